@@ -1,0 +1,300 @@
+"""From a trace table and a cluster to the state of a fresh replay."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness import schema
+from harness.cluster.fit import CPU, FREE, MEMORY, empty_room, fill_empty_server, fits, pin, take
+from harness.cluster.state import (
+    ANYWHERE,
+    CLASS,
+    DOMAIN,
+    EVICTABLE,
+    GUARANTEED,
+    INSTANCE_STATE,
+    JOB,
+    NUMA,
+    ON_SHAPE,
+    PINNING,
+    RACK,
+    SERVER,
+    SERVER_STATE,
+    SHAPE,
+    SOCKET,
+    UNPINNED,
+    UNSUBMITTED,
+    Array,
+    Table,
+    View,
+)
+from harness.errors import BadInput
+from harness.jit import entry
+from harness.schema import MILLI
+from harness.topology import Cluster, ServerShape
+
+MAX_GPUS = 62
+"""GPUs of one server: they are bits of an int64 with room to spare."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for every policy of a replay. Times in seconds; ``speed`` maps (kind, level, network level) to a factor, default 1.
+
+    ``level`` is one of schema.LEVELS or None (nothing pinned), the network level one of schema.NETWORK_LEVELS.
+    """
+
+    pinning: str = "packed"
+    grace_s: float = 0.0
+    min_runtime_s: float = 0.0
+    max_evictable: int = 16
+    horizon_s: float = np.inf
+    seed: int = 0
+    speed: Mapping[tuple[str, str | None, str], float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.pinning not in schema.PINNINGS:
+            raise BadInput(f"pinning={self.pinning}: must be one of {', '.join(schema.PINNINGS)}")
+        for name, low in (("grace_s", 0.0), ("min_runtime_s", 0.0)):
+            if not low <= getattr(self, name) < np.inf:
+                raise BadInput(f"preemption.{name}={getattr(self, name)}: must be a finite number >= 0")
+        if not 1 <= self.max_evictable <= 24:
+            raise BadInput(f"preemption.max_evictable={self.max_evictable}: must be 1 to 24")
+        if not self.horizon_s > 0:
+            raise BadInput(f"horizon_s={self.horizon_s}: must be positive")
+        if not 0 <= self.seed < 2**31:
+            raise BadInput(f"seed={self.seed}: must be a whole number from 0 to 2^31 - 1")
+
+    def speeds(self) -> np.ndarray:
+        """Factors by (kind, level + 1, network level)."""
+        table = np.ones((len(schema.KINDS), len(schema.LEVELS) + 1, len(schema.NETWORK_LEVELS)))
+        for (kind, level, network), factor in self.speed.items():
+            if not 0 < factor < np.inf:
+                raise BadInput(f"speed of {kind}, {level}, {network} is {factor}: must be positive")
+            at = 0 if level is None else schema.LEVELS.index(level) + 1
+            table[schema.KINDS.index(kind), at, schema.NETWORK_LEVELS.index(network)] = factor
+        return table
+
+
+def build_state(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array]:
+    """Fresh state, writable, and the row of the trace behind each job index (stable order of submit_time)."""
+    submit = _numbers(trace, "submit_time")
+    order = np.arange(len(submit))
+    if (submit[1:] < submit[:-1]).any():
+        order = np.argsort(submit, kind="stable")
+        trace = trace.take(pa.array(order))
+    shapes, domain, largest, gpu_numa, shape_cores = _shapes(cluster)
+    classes, klass, words = _classes(trace)
+    priorities = np.unique(classes.priority[classes.preemptible == 1]) if classes.preemptible.any() else np.zeros(1, np.int64)
+    classes.rank = np.searchsorted(priorities, classes.priority)
+    jobs = _jobs(trace, klass, classes)
+    servers, bucket, bucket_size = _servers(cluster, shapes, shape_cores, gpu_numa.shape[1])
+    instances = records(int(jobs.end_instance[-1]) if len(jobs) else 0, INSTANCE_STATE)
+    instances.job = np.repeat(np.arange(len(jobs)), jobs.end_instance - jobs.first_instance)
+    instances.server = instances.ran_on = instances.next = instances.prev = -1
+    evictable = records(len(servers) * len(priorities), EVICTABLE).reshape(len(servers), len(priorities))
+    evictable.newest = -np.inf
+    view = View(
+        np.array([0.0, rules.horizon_s, rules.grace_s, rules.min_runtime_s, 60.0]),
+        np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning)]),
+        rules.speeds(), shapes, domain, largest, gpu_numa, shape_cores, classes,
+        records(len(classes) * len(shapes), ON_SHAPE).reshape(len(classes), len(shapes)), priorities, jobs, servers,
+        np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], evictable, bucket, bucket_size, instances,
+        np.zeros((len(instances), shape_cores.shape[1]), np.int64),
+    )
+    for c in range(len(classes)):
+        _judge_class(view, cluster, words, c)
+        classes.possible[c] = _possible(view, c)
+    return view, order
+
+
+def smallest_state() -> View:
+    """The state of one job on one server: every dtype and number of dimensions is as in any other."""
+    shape = ServerShape("smallest", "GPU", 1, (1,), (0,), (0,))
+    zero = np.zeros(1, np.int32)
+    row = {c.name: c.default for c in schema.JOBS} | {
+        "job_id": "0", "submit_time": 0.0, "duration": 1.0, "duration_estimate_s": 1.0, "gpus": 1}
+    trace = pa.Table.from_pylist([row], schema=schema.arrow_schema(schema.JOBS))
+    return build_state(trace, Cluster("smallest", (shape,), zero, zero, zero), Rules())[0]
+
+
+def records(n: int, dtype: np.dtype) -> Table:
+    return np.zeros(n, dtype).view(np.recarray)
+
+
+def _numbers(trace: pa.Table, name: str, missing: float = np.nan) -> Array:
+    column = trace.column(name)
+    return (pc.fill_null(column, missing) if column.null_count else column).to_numpy()
+
+
+def _codes(column: pa.ChunkedArray | pa.Array) -> tuple[Array, list]:
+    """Number of each row's value in order of first appearance, and the values; null is a value."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    ends = pc.min_max(column).as_py()
+    if len(column) and column.null_count in (0, len(column)) and ends["min"] == ends["max"]:
+        return np.zeros(len(column), np.int64), [column[0].as_py()]
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _positions(words: list[str], known: tuple[str, ...]) -> Array:
+    return np.array([known.index(word) for word in words], np.int64)
+
+
+def _shapes(cluster: Cluster) -> tuple[Table, Table, Array, Array, Array]:
+    n_gpus = max(1, *(shape.gpus for shape in cluster.shapes))
+    if n_gpus > MAX_GPUS:
+        raise BadInput(f"cluster {cluster.name}: a server has {n_gpus} GPUs; the engine takes {MAX_GPUS} at most")
+    domains = [shape.domains() for shape in cluster.shapes]
+    K, D, N = len(cluster.shapes), max(map(len, domains)), max(len(shape.numa_cores) for shape in cluster.shapes)
+    shapes, domain = records(K, SHAPE), records(K * D, DOMAIN).reshape(K, D)
+    largest, gpu_numa, cores = np.zeros((K, len(schema.LEVELS)), np.int64), np.zeros((K, n_gpus), np.int64), np.zeros((K, N), np.int64)
+    for k, shape in enumerate(cluster.shapes):
+        shapes[k] = shape.gpus, len(shape.numa_cores), len(domains[k]), shape.memory_mib
+        for d, (level, gpus, numa) in enumerate(domains[k]):
+            domain[k, d] = level, gpus, numa
+            largest[k, level] = max(largest[k, level], int(gpus).bit_count())
+        gpu_numa[k, : shape.gpus] = shape.gpu_numa
+        cores[k, : len(shape.numa_cores)] = shape.numa_cores
+    return shapes, domain, largest, gpu_numa, cores
+
+
+CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affinity", "affinity_domain", "gpu_model", "priority",
+                 "preemptible", "network_domain", "network_mode")
+"""Jobs that agree in all of these share a class."""
+
+
+def _classes(trace: pa.Table) -> tuple[Table, Array, dict[str, list]]:
+    """The classes, the class of each job, and the rows of the trace's columns that stand for the classes."""
+    klass = np.zeros(trace.num_rows, np.int64)
+    for name in CLASS_COLUMNS:
+        codes, values = _codes(trace.column(name))
+        if len(values) > 1:
+            klass = _codes(pa.array(klass * len(values) + codes))[0]
+    first = np.full(klass.max(initial=-1) + 1, -1)
+    first[klass[::-1]] = np.arange(len(klass))[::-1]
+    words = trace.select(CLASS_COLUMNS).take(pa.array(first)).to_pydict()
+    classes = records(len(first), CLASS)
+    for column, name in (("instances", "instances"), ("gpus", "gpus"), ("milli", "gpu_milli"), ("memory", "memory_mib"),
+                        ("priority", "priority"), ("preemptible", "preemptible")):
+        classes[column] = words[name]
+    classes.affinity = _positions(words["affinity"], schema.AFFINITIES)
+    cpu = np.ceil(np.round(np.array(words["cpus"], float) * MILLI, 6)).astype(np.int64)
+    classes.cores = np.where(classes.affinity > 0, -(-cpu // MILLI), 0)
+    classes.cpu = np.where(classes.affinity > 0, classes.cores * MILLI, cpu)
+    mode = _positions(words["network_mode"], schema.NETWORK_MODES)
+    domain = _positions(words["network_domain"], schema.NETWORK_DOMAINS)
+    classes.network = np.where((mode > 0) & (classes.instances > 1), domain, ANYWHERE)
+    classes.required = mode == schema.NETWORK_MODES.index("required")
+    return classes, klass, words
+
+
+def _judge_class(view: View, cluster: Cluster, words: dict[str, list], c: int) -> None:
+    """What class ``c`` can have on each shape."""
+    models = words["gpu_model"][c]
+    for k, shape in enumerate(cluster.shapes):
+        view.on_shape.allowed[c, k] = models is None or shape.gpu_model in models.split("|")
+        view.on_shape.accepts[c, k] = _accepted_level(view, shape, c, k, words["affinity_domain"][c])
+        view.on_shape.can_hit[c, k] = _smallest_level(view, c, k) < SERVER
+
+
+def _accepted_level(view: View, shape: ServerShape, c: int, k: int, domain: str) -> int:
+    """Largest level that a guaranteed instance accepts on a shape."""
+    if domain == "nvlink":
+        return shape.nvlink_level()
+    if domain != "auto":
+        return schema.LEVELS.index(domain)
+    return NUMA if _smallest_level(view, c, k) == NUMA else SOCKET
+
+
+def _smallest_level(view: View, c: int, k: int) -> int:
+    """Smallest level of an empty server whose GPUs and exclusive cores would do."""
+    for d in range(view.shapes.domains[k]):
+        nodes = view.domain.numa[k, d] >> np.arange(view.shape_cores.shape[1]) & 1
+        gpus = int(view.domain.gpus[k, d]).bit_count()
+        if gpus >= view.classes.gpus[c] and nodes @ view.shape_cores[k] >= view.classes.cores[c]:
+            return int(view.domain.level[k, d])
+    return SERVER
+
+
+def _jobs(trace: pa.Table, klass: Array, classes: Table) -> Table:
+    fresh = records(1, JOB)
+    fresh.status, fresh.speed, fresh.level, fresh.due = UNSUBMITTED, 1.0, UNPINNED, np.inf
+    fresh.first_start = fresh.start = fresh.finish = np.nan
+    fresh.evicted_at = fresh.retry_at = -np.inf
+    jobs = np.repeat(fresh, trace.num_rows)
+    jobs.klass = klass
+    kind, kinds = _codes(trace.column("kind"))
+    jobs.kind = _positions(kinds, schema.KINDS)[kind]
+    jobs.tenant = _codes(trace.column("tenant"))[0]
+    jobs.submit, jobs.duration = _numbers(trace, "submit_time"), _numbers(trace, "duration")
+    jobs.estimate, jobs.end = _numbers(trace, "duration_estimate_s"), _numbers(trace, "end_time", np.inf)
+    jobs.checkpoint, jobs.restart_cost = _numbers(trace, "checkpoint_interval_s"), _numbers(trace, "restart_cost_s")
+    jobs.end_instance = np.cumsum(classes.instances[klass])
+    jobs.first_instance = jobs.end_instance - classes.instances[klass]
+    return jobs
+
+
+def _servers(cluster: Cluster, shapes: Table, shape_cores: Array, n_gpus: int) -> tuple[Table, Array, Array]:
+    servers = records(len(cluster.shape_of), SERVER_STATE)
+    servers.shape_id, servers.rack, servers.spine = cluster.shape_of, cluster.rack_of, cluster.spine_of
+    gpus = shapes.gpus[servers.shape_id]
+    servers.free, servers.gpu = (1 << gpus) - 1, MILLI * gpus
+    servers.cpu, servers.memory = MILLI * shape_cores[servers.shape_id].sum(axis=1), shapes.memory[servers.shape_id]
+    servers.first = -1
+    bucket = np.zeros((n_gpus + 1, (len(servers) + 31) // 32), np.int64)
+    s = np.arange(len(servers))
+    np.bitwise_or.at(bucket, (gpus, s >> 5), 1 << (s & 31))
+    return servers, bucket, np.bincount(gpus, minlength=n_gpus + 1)
+
+
+def _possible(view: View, c: int) -> bool:
+    """Whether the empty cluster, or some domain of it that the class requires, could hold all its instances."""
+    servers, need = view.servers, view.classes.instances[c]
+    on_server = np.array([capacity(view, c, k) for k in range(len(view.shapes))])[servers.shape_id]
+    if view.classes.network[c] == ANYWHERE or not view.classes.required[c]:
+        return bool(on_server.sum() >= need)
+    domain = servers.rack if view.classes.network[c] == RACK else servers.spine
+    return bool(np.bincount(domain, on_server).max() >= need)
+
+
+@entry
+def capacity(view, c, k):
+    """Instances of class ``c`` that an empty server of shape ``k`` holds, counted up to the size of its gang."""
+    room = empty_room(view)
+    fill_empty_server(room, view, k)
+    cores = np.zeros(view.cores.shape[1], np.int64)
+    n = 0
+    while n < view.classes.instances[c] and fits(
+        view, c, k, room.amount[FREE], room.shared, room.cores, room.amount[CPU], room.amount[MEMORY], True
+    ):
+        gpus = pin(view, c, k, room.amount[FREE], room.shared, room.cores, view.count[PINNING], True, cores)
+        take(room, view, c, gpus, cores)
+        n += 1
+    return n
+
+
+def why_impossible(view: View, c: int) -> str:
+    """Which resource or domain an impossible class fails on, in words."""
+    shapes, asks = view.shapes, view.classes[c]
+    fitting = np.flatnonzero(view.on_shape.allowed[c])
+    if not len(fitting):
+        return "gpu_model: no server has an allowed model"
+    for name, wanted, has in (
+        ("gpus", asks.gpus, shapes.gpus), ("cpus", asks.cpu / MILLI, view.shape_cores.sum(axis=1)),
+        ("memory_mib", asks.memory, shapes.memory),
+    ):
+        if not (has[fitting] >= wanted).any():
+            return f"{name}: an instance wants {wanted:g}, a server has {has[fitting].max()} at most"
+        fitting = fitting[has[fitting] >= wanted]
+    if not any(capacity(view, c, k) for k in fitting):
+        if asks.affinity != GUARANTEED:
+            return "cpus: no NUMA node with a GPU has its exclusive cores"
+        levels = " or ".join(sorted({schema.LEVELS[view.on_shape.accepts[c, k]] for k in fitting}))
+        return f"affinity: no {levels} domain of a server could keep its guarantee"
+    where = f"one {schema.NETWORK_DOMAINS[asks.network]}" if asks.network != ANYWHERE and asks.required else "the cluster"
+    return f"instances: it wants {asks.instances}, more than {where} could hold"

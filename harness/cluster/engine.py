@@ -1,0 +1,209 @@
+"""The replay of a trace under a policy: one loop over instants, compiled once for all policies.
+
+It knows events, queues and claims, and nothing of any policy. specs/replay-semantics.md is its contract.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, types, typeof
+
+from harness.cluster.build import smallest_state
+from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, STARTED, drop_claim, mature, new_pending, rejoin, try_job
+from harness.cluster.hooks import HOOKS, signatures
+from harness.cluster.lifecycle import end_unstarted, finish, wait
+from harness.cluster.log import new_log
+from harness.cluster.queue import (
+    CALENDAR,
+    FINISH,
+    HELD,
+    VERSION,
+    enqueue,
+    expose,
+    new_queue,
+    next_job,
+    park,
+    pop_event,
+    remove_head,
+    stale,
+    unpark_all,
+)
+from harness.cluster.state import (
+    CLAIMING,
+    GRACE_S,
+    HORIZON,
+    NOW,
+    PASS,
+    REJECTED,
+    RUNNING,
+    WAITING,
+    Array,
+    Own,
+    read_only,
+)
+from harness.jit import JIT, inlined, kernel
+
+IDLE_TICKS_S = 86400.0
+"""With ticks, the replay ends after so many seconds of them in which nothing ran, arrived or was claimed."""
+
+
+class Progress(NamedTuple):
+    """Where the loop stands, so that it can be left and entered again."""
+
+    tally: Array  # i8 (5,) columns ARRIVED ..
+    last: Array  # f8 (2,) instant of the last event and of the last sign of life, s
+
+
+ARRIVED, EVENTS, TICKS, UNPARKED_AT, IN_PASS = 0, 1, 2, 3, 4
+"""Columns of Progress.tally: jobs that have arrived, events and ticks so far, the value of VERSION when parked classes last came back,
+and whether the loop was left in the middle of a pass (2: after something had changed in it)."""
+
+LAST_EVENT, LAST_LIFE = 0, 1
+
+DONE, PAUSED, BROKEN, FULL = 0, 1, 2, 3
+"""Why the loop was left: nothing is left to happen, enough events for now, an invalid intention, or a log that must grow first."""
+
+
+def new_progress() -> Progress:
+    return Progress(np.array([0, 0, 0, -1, 0]), np.zeros(2))
+
+
+@inlined
+def join_queue(view, own, queue, key, has_key, job):
+    """A waiting job takes its place in the queue."""
+    queue.node.key[job] = key(view, own, job) if has_key else 0.0
+    enqueue(queue, view.jobs.klass[job], job)
+
+
+def replay(state, view, own, queue, pending, log, progress, key, admit, place, victims, blocked, tick, defined, period, stop_at):
+    """Replays until nothing is left to happen, the horizon, or one of the other reasons to leave the loop, and returns it.
+
+    ``view`` is the read-only face of ``state``; ``defined`` (6,) tells which hooks the policy defines; PAUSED comes after ``stop_at``
+    events. The loop can be entered again where it was left.
+    """
+    jobs, classes, clock, tally = state.jobs, state.classes, state.clock, progress.tally
+    n_jobs = len(jobs)
+    has_key, has_admit, preempts, has_blocked = defined[0], defined[1], defined[3], defined[4]
+    while True:
+        if not tally[IN_PASS]:
+            # 1. The next instant
+            while queue.mark[CALENDAR] and stale(queue, jobs, 0):
+                pop_event(queue)
+            arrival = jobs.submit[tally[ARRIVED]] if tally[ARRIVED] < n_jobs else np.inf
+            event = queue.event.time[0] if queue.mark[CALENDAR] else np.inf
+            ticking = (tally[TICKS] + 1) * period
+            now = min(arrival, event, ticking)
+            idle = arrival == np.inf and event == np.inf
+            if now >= clock[HORIZON] or (idle and now - progress.last[LAST_LIFE] > IDLE_TICKS_S) or now == np.inf:
+                return DONE
+            if tally[EVENTS] >= stop_at:
+                return PAUSED
+            clock[NOW] = now
+            progress.last[LAST_EVENT] = now
+            if not idle:
+                progress.last[LAST_LIFE] = now
+
+            # 2. What happens at it: finishes, ends of grace, the tick, arrivals
+            while queue.mark[CALENDAR] and queue.event.time[0] == now:
+                if stale(queue, jobs, 0):
+                    pop_event(queue)
+                    continue
+                kind, job = pop_event(queue)
+                tally[EVENTS] += 1
+                if kind != FINISH:
+                    mature(state, queue, pending, log, job, jobs.klass[job])
+                elif jobs.status[job] == RUNNING:
+                    finish(state, job)
+                    queue.mark[VERSION] += 1
+                else:
+                    if jobs.status[job] == CLAIMING:
+                        drop_claim(state, queue, pending, log, job)
+                    end_unstarted(state, job)
+            if ticking == now:
+                tally[TICKS] += 1
+                tally[EVENTS] += 1
+                tick(view, own)
+            while tally[ARRIVED] < n_jobs and jobs.submit[tally[ARRIVED]] == now:
+                job = tally[ARRIVED]
+                tally[ARRIVED] += 1
+                tally[EVENTS] += 1
+                if classes.possible[jobs.klass[job]]:
+                    wait(state, queue, job)
+                    join_queue(view, own, queue, key, has_key, job)
+                else:
+                    jobs.status[job] = REJECTED
+
+        # 3. Passes, until one changes nothing
+        changed = True
+        while changed:
+            changed = tally[IN_PASS] == 2
+            if not tally[IN_PASS]:
+                state.count[PASS] += 1
+                for i in range(queue.mark[HELD]):
+                    if jobs.status[queue.node.held[i]] == WAITING:
+                        join_queue(view, own, queue, key, has_key, queue.node.held[i])
+                queue.mark[HELD] = 0
+                queue.mark[VERSION] += preempts  # what started or came out of protection may be evicted now
+                if has_blocked or queue.mark[VERSION] != tally[UNPARKED_AT]:
+                    tally[UNPARKED_AT] = queue.mark[VERSION]
+                    unpark_all(queue)
+            tally[IN_PASS] = 0
+            while True:
+                # 3a. The next job in the queue
+                job = next_job(queue, jobs.klass)
+                if job < 0:
+                    break
+                c = jobs.klass[job]
+                if jobs.status[job] != WAITING:
+                    remove_head(queue, c)
+                    continue
+
+                # 3b. Jobs of its class are known to fail, or the policy holds it back
+                failed = queue.line.failed[c] == queue.mark[VERSION]
+                if not failed:
+                    if has_admit and not admit(view, own, job):
+                        remove_head(queue, c)
+                        rejoin(queue, job)
+                        continue
+
+                    # 3c. Place it, or evict for it
+                    outcome = try_job(state, view, own, queue, pending, log, job, place, victims, preempts)
+                    if outcome == FAULTY:
+                        return BROKEN
+                    if outcome == NO_ROOM:
+                        tally[IN_PASS] = 2 if changed else 1
+                        expose(queue, c)
+                        return FULL
+                    if outcome == STARTED or outcome == CLAIMED:
+                        changed = True
+                        remove_head(queue, c)
+                        tally[EVENTS] += outcome == CLAIMED and clock[GRACE_S] == 0.0
+                        continue
+                    failed = outcome != HELD_BACK
+
+                # 3d. It stays: its class waits until something is freed, and the policy may end the pass
+                if failed:
+                    queue.line.failed[c] = queue.mark[VERSION]
+                    park(queue, c)
+                    if has_blocked and blocked(view, own, job):
+                        break
+                else:
+                    remove_head(queue, c)
+                    rejoin(queue, job)
+
+
+def _signature():
+    state = smallest_state()
+    own = Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)))
+    pieces = [state, read_only(state), own, new_queue(1, 1), new_pending(state), new_log(), new_progress()]
+    hooks = [types.FunctionType(signatures()[hook]) for hook in HOOKS]
+    defined = types.Array(types.boolean, 1, "C")
+    return types.int64(*map(typeof, pieces), *hooks, defined, types.float64, types.int64)
+
+
+run = njit(_signature(), cache=True, error_model="numpy", nogil=True, _nrt=False)(replay) if JIT else replay
+
+
+def fresh(state):
+    """Queue, pending decisions, log and progress for a fresh replay of ``state``."""
+    return new_queue(len(state.jobs), len(state.classes)), new_pending(state), new_log(), new_progress()

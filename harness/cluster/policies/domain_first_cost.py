@@ -1,0 +1,15 @@
+"""Domain-first victim search that weighs lost work (ours): rank by T, then by the GPU seconds that the eviction loses, restarts
+included, then by the ordinary tie rules."""
+
+from harness.cluster.domain_search import search_domain_first
+
+PARAMS = {"rank_by": ("victims", "assigned")}
+RANK_BY = 0
+
+
+def key(view, own, job):
+    return -view.classes.priority[view.jobs.klass[job]]
+
+
+def victims(view, own, job, found):
+    return search_domain_first(view, job, found, 0.0, own.params[RANK_BY] == 1, True)

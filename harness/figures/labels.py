@@ -1,0 +1,94 @@
+"""What a metric of ``summary`` is called on axes and in tables, its unit, and which way is better."""
+
+import math
+import re
+from typing import NamedTuple
+
+from harness.schema import KINDS
+
+
+class Label(NamedTuple):
+    """``scale`` turns the stored value into ``unit``; ``better`` is 1 (more), -1 (less) or 0 (neither)."""
+
+    text: str
+    unit: str
+    better: int = 0
+    scale: float = 1.0
+
+    @property
+    def axis(self) -> str:
+        return f"{self.text} ({self.unit})" if self.unit else self.text
+
+
+HOURS = 1 / 3600
+
+LABELS = {
+    "jobs": Label("jobs", "jobs"),
+    "jobs_finished": Label("jobs finished", "jobs", 1),
+    "jobs_rejected": Label("jobs rejected", "jobs", -1),
+    "jobs_waiting": Label("jobs left waiting", "jobs", -1),
+    "jobs_running": Label("jobs left running", "jobs"),
+    "events": Label("events", "events"),
+    "decisions": Label("preemption decisions", "decisions"),
+    "preempted": Label("victims", "jobs", -1),
+    "hit_rate_victims": Label("hit rate, victims", "%", 1, 100),
+    "hit_rate_assigned": Label("hit rate, assigned", "%", 1, 100),
+    "ran_share": Label("decisions that ran", "%", 1, 100),
+    "useful_share": Label("useful share of freed GPUs", "%", 1, 100),
+    "victims_per_placement": Label("victims per placement", "jobs", -1),
+    "subsets_tried_mean": Label("subsets tried, mean", "sets", -1),
+    "search_wall_us_p50": Label("search time, median", "µs", -1),
+    "lost_gpu_s": Label("lost work", "GPU h", -1, HOURS),
+    "restart_gpu_s": Label("restart work", "GPU h", -1, HOURS),
+    "goodput_gpu_s": Label("goodput", "GPU h", 1, HOURS),
+    "shortfall_gpu_s": Label("shortfall", "GPU h", -1, HOURS),
+    "gpu_alloc_mean": Label("GPUs allocated", "GPUs", 1),
+    "gpu_busy_mean": Label("GPUs busy", "GPUs", 1),
+    "cpu_alloc_mean": Label("cores allocated", "cores"),
+    "fragmentation_mean": Label("fragmentation", "", -1),
+    "makespan_s": Label("makespan", "h", -1, HOURS),
+    "wait_s_censored": Label("jobs that never started", "jobs", -1),
+    "unstable": Label("offered load > 1", ""),
+}
+
+LATENCIES = {
+    "wait_s": Label("wait", "s", -1),
+    "jct_s": Label("JCT", "s", -1),
+    "slowdown": Label("slowdown", "", -1),
+    "bounded_slowdown": Label("bounded slowdown", "", -1),
+}
+STATISTICS = {"mean": "mean", "p50": "median", "p95": "p95", "p99": "p99"}
+_KIND = "|".join(KINDS)
+_LATENCY = re.compile(rf"({'|'.join(LATENCIES)})_({'|'.join(STATISTICS)})(?:_({_KIND}))?")
+_BY_KIND = re.compile(rf"(\w+?)_({_KIND})")
+
+
+def label(metric: str) -> Label:
+    """The label of any column of ``summary``; an unknown one keeps its name."""
+    if metric in LABELS:
+        return LABELS[metric]
+    if found := _LATENCY.fullmatch(metric):
+        kind, statistic, latency = found[3], STATISTICS[found[2]], LATENCIES[found[1]]
+        return latency._replace(text=f"{kind or 'all'} {statistic} {latency.text}")
+    if (found := _BY_KIND.fullmatch(metric)) and found[1] in LABELS:
+        return LABELS[found[1]]._replace(text=f"{found[2]} {LABELS[found[1]].text}")
+    return Label(metric, "")
+
+
+def is_metric(column: str) -> bool:
+    """Whether ``column`` is one of the metrics named here."""
+    return label(column).text != column or column in LABELS
+
+
+def number(value: float, digits: int = 3) -> str:
+    """``value`` for people: ``digits`` significant ones at least, thousands separated; - when it is missing."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if value == int(value):
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:,.{max(0, digits - 1 - size)}f}" if size >= -4 else f"{value:.{digits - 1}e}"
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -1,0 +1,180 @@
+"""Every table of the harness, once: column, type, unit, meaning, default.
+
+Times are float64 seconds. A column with a default may be missing from a trace; a nullable one may hold nulls.
+Columns that a table does not name are carried through unchanged.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+KINDS = ("batch", "online", "training")
+AFFINITIES = ("none", "best_effort", "guaranteed")
+AFFINITY_DOMAINS = ("auto", "numa", "nvlink", "socket", "server")
+NETWORK_DOMAINS = ("none", "rack", "spine")
+NETWORK_MODES = ("none", "preferred", "required")
+PINNINGS = ("packed", "first_free", "spread")
+LEVELS = ("numa", "nvlink", "socket", "server")
+NETWORK_LEVELS = ("server", "rack", "spine", "cluster")
+STATUSES = ("finished", "rejected", "waiting", "running", "expired", "not_submitted")
+
+MILLI = 1000
+"""GPUs and cores are counted in thousandths."""
+
+
+class Required:
+    """Marks a column without which a trace is refused."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: Arrow type, unit, meaning, default when it is missing, and the values it may take.
+
+    ``low`` and ``high`` bound numbers inclusively (``above`` exclusively from below); ``values`` lists the words
+    of a string column. A string default that names another column copies that column.
+    """
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    unit: str = ""
+    default: Any = Required
+    nullable: bool = False
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    values: tuple[str, ...] = ()
+    unique: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is Required
+
+
+Table = tuple[Column, ...]
+
+F8, I8, I4, I2, STRING, BOOL = pa.float64(), pa.int64(), pa.int32(), pa.int16(), pa.string(), pa.bool_()
+WORDS = pa.list_(pa.string())
+
+INSTANCE: Table = (
+    Column("gpus", I2, "GPUs of each instance", "GPUs", low=0),
+    Column("gpu_milli", I2, "share of each GPU", "1/1000 GPU", default=1000, low=1, high=1000),
+    Column("cpus", F8, "cores of each instance", "cores", default=0.0, low=0),
+    Column("memory_mib", I8, "memory of each instance", "MiB", default=0, low=0),
+    Column("priority", I4, "higher wins", default=0),
+    Column("preemptible", BOOL, "may be evicted", default=False),
+    Column("affinity", STRING, "how much its topology level matters", default="none", values=AFFINITIES),
+    Column("affinity_domain", STRING, "largest domain a guaranteed instance accepts", default="auto", values=AFFINITY_DOMAINS),
+    Column("gpu_model", STRING, "allow-list of GPU models, separated by |; null = any", default=None, nullable=True),
+    Column("kind", STRING, "class of workload", default="batch", values=KINDS),
+    Column("tenant", STRING, "who submitted it", default="", nullable=True),
+    Column("checkpoint_interval_s", F8, "null: an eviction loses the attempt; 0: nothing; c: back to the last multiple of c",
+           "s", default=None, nullable=True, low=0),
+    Column("restart_cost_s", F8, "running time without progress at the start of each attempt but the first", "s", default=0.0, low=0),
+    Column("network_domain", STRING, "domain above the server that should hold the whole gang", default="none", values=NETWORK_DOMAINS),
+    Column("network_mode", STRING, "whether that domain is required or preferred", default="none", values=NETWORK_MODES),
+)
+
+JOBS: Table = (
+    Column("job_id", STRING, "name", unique=True),
+    Column("submit_time", F8, "arrival", "s", low=0),
+    Column("duration", F8, "running time at speed 1", "s", above=0),
+    Column("duration_estimate_s", F8, "what the user says it takes", "s", default="duration", above=0),
+    Column("end_time", F8, "when it ends whatever its progress", "s", default=None, nullable=True),
+    Column("instances", I4, "instances of the gang", "instances", default=1, low=1),
+    *INSTANCE,
+)
+
+SERVICES: Table = (
+    Column("service", STRING, "name"),
+    Column("time", F8, "when the number of replicas changes", "s", low=0),
+    Column("replicas", I4, "replicas wanted from then on", "instances", low=0),
+    *INSTANCE,
+)
+
+REQUESTS: Table = (
+    Column("request_id", STRING, "name", unique=True),
+    Column("arrival_time", F8, "arrival", "s", low=0),
+    Column("prompt_tokens", I4, "prompt length", "tokens", low=1),
+    Column("output_tokens", I4, "output length", "tokens", low=1),
+    Column("service", STRING, "service asked", default="", nullable=True),
+    Column("tenant", STRING, "who asks", default="", nullable=True),
+    Column("ttft_slo_s", F8, "objective for the time to first token", "s", default=None, nullable=True, above=0),
+    Column("tbt_slo_s", F8, "objective for the time between tokens", "s", default=None, nullable=True, above=0),
+    Column("prefix_hashes", pa.list_(I8), "hashes of the prompt's prefix blocks", default=None, nullable=True),
+)
+
+RESULT_JOBS: Table = (
+    Column("first_start", F8, "start of the first attempt", "s", nullable=True),
+    Column("finish_time", F8, "end; null while it runs or waits", "s", nullable=True),
+    Column("wait_s", F8, "first_start - submit_time; the waiting so far when it never started", "s", nullable=True),
+    Column("queue_s", F8, "all time not running since submit_time", "s", nullable=True),
+    Column("jct_s", F8, "job completion time, finish_time - submit_time", "s", nullable=True),
+    Column("slowdown", F8, "jct_s / duration", nullable=True),
+    Column("bounded_slowdown", F8, "max(1, jct_s / max(duration, 10 s))", nullable=True),
+    Column("evictions", I4, "times it was evicted"),
+    Column("goodput_gpu_s", F8, "GPUs x progress kept", "GPU s"),
+    Column("lost_gpu_s", F8, "GPUs x progress lost to evictions", "GPU s"),
+    Column("restart_gpu_s", F8, "GPUs x restarting time", "GPU s"),
+    Column("shortfall_gpu_s", F8, "GPUs x the part of [submit_time, end_time) in which it did not run", "GPU s"),
+    Column("level", STRING, "topology level of its worst instance in the last attempt", nullable=True, values=LEVELS),
+    Column("servers", pa.list_(I4), "server of each instance in the last attempt"),
+    Column("status", STRING, "how it ended", values=STATUSES),
+    Column("reason", STRING, "why it was rejected", nullable=True),
+)
+
+PREEMPTIONS: Table = (
+    Column("decision_id", I8, "decisions counted from 0"),
+    Column("time", F8, "when it was taken", "s"),
+    Column("job_id", STRING, "preemptor"),
+    Column("server", I4, "server on which victims free claimed resources"),
+    Column("victims", WORDS, "evicted jobs that hold something on this server, in trace order"),
+    Column("victims_n", I4, "their number"),
+    Column("victim_priority_sum", I8, "sum of their priorities"),
+    Column("gpus_needed", F8, "GPUs the preemptor claims on this server", "GPUs"),
+    Column("gpus_freed", F8, "GPUs the victims held on this server", "GPUs"),
+    Column("gpus_freed_elsewhere", F8, "GPUs the decision's victims held on servers without a row; first row only", "GPUs"),
+    Column("cpus_freed", F8, "cores the victims held on this server", "cores"),
+    Column("level_victims", STRING, "smallest level that holds all the victims held there", nullable=True, values=LEVELS),
+    Column("hit_victims", BOOL, "level_victims is not server", nullable=True),
+    Column("level_assigned", STRING, "smallest level that holds all the preemptor was given there", nullable=True, values=LEVELS),
+    Column("hit_assigned", BOOL, "level_assigned is not server", nullable=True),
+    Column("ran", BOOL, "the claim became a start"),
+    Column("lost_gpu_s", F8, "work the decision's victims lost; first row only", "GPU s"),
+    Column("subsets_tried", I8, "victim sets whose feasibility was tested, in the whole decision"),
+    Column("servers_scanned", I8, "servers looked at beyond the aggregate filter, in the whole decision"),
+    Column("search_wall_us", F8, "wall-clock time of the victim search", "us"),
+)
+
+UTILIZATION: Table = (
+    Column("t_start", F8, "start of the interval", "s"),
+    Column("t_end", F8, "end of the interval", "s"),
+    Column("gpu_alloc", F8, "mean GPUs held, claims and grace included", "GPUs"),
+    Column("gpu_busy", F8, "mean GPUs of running jobs", "GPUs"),
+    Column("gpu_alloc_online", F8, "of gpu_alloc, held by online jobs", "GPUs"),
+    Column("gpu_alloc_batch", F8, "of gpu_alloc, held by batch jobs", "GPUs"),
+    Column("gpu_alloc_training", F8, "of gpu_alloc, held by training jobs", "GPUs"),
+    Column("cpu_alloc", F8, "mean cores held", "cores"),
+    Column("queue_len", F8, "mean waiting jobs", "jobs"),
+    Column("queue_gpus", F8, "mean GPUs of waiting jobs", "GPUs"),
+    Column("running_jobs", F8, "mean running jobs", "jobs"),
+)
+
+TRACES: dict[str, tuple[str, Table]] = {
+    "jobs": ("job_id", JOBS),
+    "services": ("replicas", SERVICES),
+    "requests": ("request_id", REQUESTS),
+}
+"""Kind of trace -> (the column it is known by, its table)."""
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of ``table``, its units and meanings as field metadata."""
+    return pa.schema([
+        pa.field(c.name, c.type, metadata={"unit": c.unit, "meaning": c.meaning}) for c in table
+    ])
+
+
+def names(table: Table) -> list[str]:
+    return [c.name for c in table]

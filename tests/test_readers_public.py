@@ -1,0 +1,168 @@
+"""The public files themselves: every figure of their SOURCE.md, whose quantiles are the lower order statistic."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import yaml
+
+from harness.readers import reader
+from harness.schema import JOBS
+from harness.tables import validate
+from harness.topology import build, parse
+
+
+def run(form: str, /, *paths: Path, **options):
+    """What the reader of the format ``form`` makes of ``paths``."""
+    module = reader(form)
+    return module.read(list(paths), module.Options(**options))
+
+
+def column(table: pa.Table, name: str) -> list:
+    return table[name].to_pylist()
+
+
+def counted(report: list[str], words: str) -> str:
+    """The only line of ``report`` that has ``words``."""
+    found = [line for line in report if words in line]
+    assert len(found) == 1, report
+    return found[0]
+
+
+def lower(values: np.ndarray, *shares: float) -> list[float]:
+    return np.quantile(values, shares, method="lower").tolist()
+
+
+def peak(table: pa.Table) -> float:
+    """GPUs held at most when every job starts at once."""
+    start = table["submit_time"].to_numpy()
+    gpus = table["instances"].to_numpy() * table["gpus"].to_numpy() * table["gpu_milli"].to_numpy() / 1000
+    times = np.concatenate([start + table["duration"].to_numpy(), start])
+    return np.cumsum(np.concatenate([-gpus, gpus])[np.argsort(times, kind="stable")]).max()
+
+
+def sizes(table: pa.Table) -> dict[int, int]:
+    gpus = table["instances"].to_numpy() * table["gpus"].to_numpy()
+    return {int(size): int(count) for size, count in zip(*np.unique(gpus, return_counts=True), strict=True)}
+
+
+def test_real_philly(shared_traces: Path):
+    table, report = run("philly", shared_traces / "philly/philly.csv.gz")
+    assert table.num_rows == 82_247 and validate(table, JOBS, "t") == []
+    duration = table["duration"].to_numpy()
+    assert (duration.min(), *lower(duration, 0.5, 0.95, 0.99), duration.max()) == (1, 1_144, 43_642, 254_611, 4_628_226)
+    assert (duration < 60).sum() == 7_654
+    assert sizes(table) == {1: 76_627, 2: 1_818, 4: 1_870, 8: 1_643, 12: 7, 16: 199, 24: 7, 32: 67, 64: 6, 128: 3}
+    assert table["gpus"].to_numpy().max() == 8
+    by_tenant = dict(zip(*np.unique(column(table, "tenant"), return_counts=True), strict=True))
+    assert sorted(by_tenant.values(), reverse=True)[:8] == [41_226, 16_091, 9_953, 7_423, 1_934, 1_511, 1_435, 1_137]
+    assert by_tenant["6214e9"] == 41_226 and len(by_tenant) == 15
+    assert peak(table) == 1_243
+    assert [peak(table.filter(pc.equal(table["tenant"], vc))) for vc in ("6214e9", "b436b2", "ee9e8c")] == [596, 755, 367]
+    span = np.datetime64("2017-12-22T08:02:11") - np.datetime64("2017-09-04T10:30:41")
+    assert table["submit_time"].to_numpy()[[0, -1]].tolist() == [0.0, span / np.timedelta64(1, "s")]
+    assert counted(report, "repetitions").endswith(": 65 kept")
+    assert "in 0 rows" in counted(report, "gpu_time")
+    counted(report, "not sorted")
+    assert run("philly", shared_traces / "philly/philly.csv.gz", duplicates="drop")[0].num_rows == 82_247 - 65
+
+
+def test_real_philly_in_its_presumed_zone(shared_traces: Path):
+    plain, _ = run("philly", shared_traces / "philly/philly.csv.gz")
+    zoned, _ = run("philly", shared_traces / "philly/philly.csv.gz", tz="America/Los_Angeles")
+    assert zoned["submit_time"].to_numpy()[-1] - plain["submit_time"].to_numpy()[-1] == 3_600
+
+
+@pytest.mark.parametrize("variant, named", [("default", 0), ("gpuspec33", 2_388)])
+def test_real_openb(shared_traces: Path, variant: str, named: int):
+    path = shared_traces / f"alibaba-openb-v2023/openb_pod_list_{variant}.csv"
+    table, report = run("alibaba-openb", path, start="scheduled")
+    assert table.num_rows == 8_152 - 897 and validate(table, JOBS, "t") == []
+    duration = table["duration"].to_numpy()
+    assert (duration.min(), *lower(duration, 0.5, 0.95, 0.99), duration.max()) == (4, 616, 18_022, 114_035, 12_537_496)
+    assert peak(table) == pytest.approx(65.59)
+    assert counted(report, ".csv:").endswith("8,152 rows")
+    assert counted(report, "never ran").endswith(": 897 dropped")
+    assert counted(report, "censored").startswith("censored: 34 pods are deleted at the last instant, 12902960 s")
+    assert [counted(report, f"qos {q}:").split(" pods")[0] for q in ("LS", "BE", "Burstable", "Guaranteed")] == [
+        "qos LS: 4,647",
+        "qos BE: 3,398",
+        "qos Burstable: 100",
+        "qos Guaranteed: 7",
+    ]
+    assert counted(report, "name models").startswith(f"gpu_spec: {named:,} pods")
+    everything, _ = run("alibaba-openb", path, pending="keep", nonpositive="raise_to_1s")
+    assert everything.num_rows == 8_152
+    assert sizes(everything) == {0: 1_088, 1: 6_989, 2: 16, 4: 15, 8: 44}
+    phases = dict(zip(*np.unique(column(everything, "pod_phase"), return_counts=True), strict=True))
+    assert phases == {"Running": 5_193, "Failed": 1_870, "Pending": 897, "Succeeded": 192}
+    submit = everything["submit_time"].to_numpy()
+    assert ((submit < 110 * 86_400).sum(), submit.max()) == (19, 12_901_761)
+
+
+def test_real_openb_waits(shared_traces: Path):
+    table, _ = run("alibaba-openb", shared_traces / "alibaba-openb-v2023/openb_pod_list_default.csv")
+    wait = table["scheduled_time"].to_numpy() - table["submit_time"].to_numpy()
+    assert (*lower(wait, 0.5, 0.95), wait.max()) == (2, 241, 14_330)
+
+
+def test_real_openb_without_times(shared_traces: Path):
+    table, report = run("alibaba-openb", shared_traces / "alibaba-openb-v2023/openb_pod_list_multigpu50.csv")
+    assert table.num_rows == 9_061 and column(table, "job_id")[0] == "openb-pod-0000"
+    counted(report, "static packing list")
+    packed, _ = run("alibaba-openb", shared_traces / "alibaba-openb-v2023/openb_pod_list_default.csv", times="static")
+    gpus = packed["gpus"].to_numpy() * packed["gpu_milli"].to_numpy() / 1000
+    assert packed.num_rows == 8_152 and round(gpus.sum()) == 6_087
+
+
+@pytest.mark.parametrize("file, servers, without", [("all", 1_523, 310), ("gpu", 1_213, 0)])
+def test_real_openb_nodes(shared_traces: Path, file: str, servers: int, without: int):
+    section, _ = run("alibaba-openb-nodes", shared_traces / f"alibaba-openb-v2023/openb_node_list_{file}_node.csv")
+    cluster = build(parse(section))
+    count = np.bincount(cluster.shape_of)
+    by_model: dict[str, int] = {}
+    for shape, n in zip(cluster.shapes, count.tolist(), strict=True):
+        by_model[f"{shape.gpu_model}x{shape.gpus}"] = by_model.get(f"{shape.gpu_model}x{shape.gpus}", 0) + n
+    assert by_model.pop("nonex0", 0) == without
+    assert by_model == {
+        "G2x8": 549,
+        "T4x2": 387,
+        "P100x2": 131,
+        "G3x8": 39,
+        "V100M16x4": 28,
+        "V100M32x8": 21,
+        "V100M16x1": 19,
+        "T4x4": 17,
+        "V100M32x4": 9,
+        "V100M16x8": 8,
+        "P100x1": 3,
+        "A10x1": 2,
+    }
+    assert count.sum() == servers
+    assert sum(shape.gpus * n for shape, n in zip(cluster.shapes, count.tolist(), strict=True)) == 6_212
+
+
+def test_the_shipped_openb_cluster_is_the_imported_one(shared_traces: Path):
+    section, _ = run("alibaba-openb-nodes", shared_traces / "alibaba-openb-v2023/openb_node_list_gpu_node.csv")
+    shipped = parse(yaml.safe_load((Path(__file__).parents[1] / "conf/cluster/openb.yaml").read_text()))
+
+    def plain(config):
+        cluster = build(config)
+        return sorted(
+            (s.gpu_model, s.gpus, s.numa_cores, s.numa_socket, s.memory_mib, n)
+            for s, n in zip(cluster.shapes, np.bincount(cluster.shape_of).tolist(), strict=True)
+        )
+
+    assert plain(parse(section)) == plain(shipped)
+
+
+def test_real_flextopo(shared_traces: Path):
+    section, report = run("flextopo", shared_traces / "flextopo/node-a-flextopo.yaml", servers=41)
+    cluster = build(parse(section))
+    (shape,) = cluster.shapes
+    assert len(cluster.shape_of) == 41
+    assert (shape.gpus, shape.cores, shape.sockets, len(shape.numa_cores)) == (8, 64, 2, 8)
+    assert any("GPUs" in line and "derived" in line for line in report)
+    assert any("64 of 64 cores are marked used" in line for line in report)
