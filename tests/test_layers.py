@@ -28,8 +28,8 @@ COMPILED = ("harness.jit",)
 READ_ONLY = ("state", "view", "fit", "preempt")
 """What a policy may see of its own side: the state's names and the predicates over it."""
 
-RECORDS = ("outcome", "log", "state")
-"""What metrics may see of either side: what a replay leaves behind."""
+RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))
+"""What a replay leaves behind: all that metrics may see of either side."""
 
 LAYERS = (
     Layer("harness.__init__", may=("harness.cache",)),
@@ -45,7 +45,7 @@ LAYERS = (
     Layer("harness.cluster.policies", may=("harness.schema", *COMPILED, *(f"harness.cluster.{m}" for m in READ_ONLY))),
     Layer("harness.serving", may=(*BASE, *COMPILED, "harness.topology"), never=("harness.serving.policies",)),
     Layer("harness.serving.policies", may=("harness.schema", *COMPILED, *(f"harness.serving.{m}" for m in READ_ONLY))),
-    Layer("harness.metrics", may=(*BASE, "harness.topology", *(f"harness.{side}.{m}" for side in ("cluster", "serving") for m in RECORDS))),
+    Layer("harness.metrics", may=(*BASE, "harness.topology", *RECORDS)),
     Layer("harness.figures", may=(*BASE, "harness.metrics")),
     Layer("harness.app", may=("harness",)),
     Layer("harness.__main__", may=("harness",)),

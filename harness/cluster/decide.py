@@ -70,7 +70,6 @@ from harness.cluster.state import (
 from harness.jit import copy, fill, inlined, kernel, lowest, total, wall_ns
 from harness.schema import MILLI
 
-
 CLAIM_STATE = table(
     row="i8",  # first row of the decision in the log
     victim="i8",  # first victim of the preemptor, -1: none

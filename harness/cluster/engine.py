@@ -6,7 +6,7 @@ It knows events, queues and claims, and nothing of any policy. specs/replay-sema
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types, typeof
+from numba import njit, typeof, types
 
 from harness.cluster.build import smallest_state
 from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, STARTED, drop_claim, mature, new_pending, rejoin, try_job
@@ -41,7 +41,7 @@ from harness.cluster.state import (
     Own,
     read_only,
 )
-from harness.jit import JIT, inlined, kernel
+from harness.jit import JIT, inlined
 
 IDLE_TICKS_S = 86400.0
 """With ticks, the replay ends after so many seconds of them in which nothing ran, arrived or was claimed."""

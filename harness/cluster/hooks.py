@@ -25,15 +25,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit, types, typeof
+from numba import njit, typeof, types
 
 from harness.cluster.build import smallest_state
 from harness.cluster.fit import best_fit
 from harness.cluster.state import GO_ON, Own, read_only
 from harness.errors import BadInput
 from harness.jit import JIT
-
-
 
 POLICIES = Path(__file__).parent / "policies"
 
@@ -121,15 +119,8 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
 
     Raises BadInput for an unknown name, a file that cannot be loaded, or a parameter that the policy does not have.
     """
-    if file is None:
-        if name not in policy_names():
-            raise BadInput(f"policy={name}: there is no such policy; there are {', '.join(policy_names())}")
-        module = importlib.import_module(f"harness.cluster.policies.{name}")
-        path = POLICIES / f"{name}.py"
-    else:
-        path = Path(file)
-        module = _load_file(path)
-        name = path.stem
+    module, path = _module(name, file)
+    name = path.stem
     source = f"policy {name}"
     declared = getattr(module, "PARAMS", {})
     defined = tuple(hook in vars(module) for hook in HOOKS)
@@ -137,10 +128,23 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
         raise BadInput(f"{source}: {path} defines no hook; a policy defines one or more of {', '.join(HOOKS)}")
     hooks = tuple(_compiled(_plain(vars(module).get(hook, DEFAULTS[hook])), hook, source) for hook in HOOKS)
     return Policy(
-        str(name), hooks, defined, tuple(declared), _param_values(declared, params or {}, source),
+        name, hooks, defined, tuple(declared), _param_values(declared, params or {}, source),
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         float(getattr(module, "PERIOD_S", np.inf)), path.resolve(),
     )
+
+
+def declared_params(name: str | None, file: str | None) -> Mapping[str, Any]:
+    """PARAMS of the policy ``name``, or of the one in ``file``."""
+    return getattr(_module(name, file)[0], "PARAMS", {})
+
+
+def _module(name: str | None, file: str | None) -> tuple[ModuleType, Path]:
+    if file is not None:
+        return _load_file(Path(file)), Path(file)
+    if name not in policy_names():
+        raise BadInput(f"policy={name}: there is no such policy; there are {', '.join(policy_names())}")
+    return importlib.import_module(f"harness.cluster.policies.{name}"), POLICIES / f"{name}.py"
 
 
 def _plain(function: Callable) -> Callable:

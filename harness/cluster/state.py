@@ -1,10 +1,10 @@
 """The state of a job-level replay: what a policy may read, and what only the engine writes.
 
-Every field is named, typed and given its unit here once. Tables are arrays of records (``view.jobs.start[job]``): few arrays, so that a
-policy is called cheaply and the loop compiles fast, and what is read together lies together. GPUs of a server are bits of an int64 mask, shares of a GPU, cores in
-total and GPU sums are counted in thousandths, exclusive cores are whole and counted per NUMA node, memory is in whole MiB.
-J jobs, C classes of equal request, I instances, S servers, K shapes, G GPUs and N NUMA nodes of the largest shape, D domains
-of a shape, P priorities of preemptible jobs.
+Every field is named, typed and given its unit here once. Tables are arrays of records (``view.jobs.start[job]``): few arrays, so
+that a policy is called cheaply and the loop compiles fast, and what is read together lies together. GPUs of a server are bits of an
+int64 mask, shares of a GPU, cores in total and GPU sums are counted in thousandths, exclusive cores are whole and counted per NUMA
+node, memory is in whole MiB. J jobs, C classes of equal request, I instances, S servers, K shapes, G GPUs and N NUMA nodes of the
+largest shape, D domains of a shape, P priorities of preemptible jobs.
 """
 
 from typing import NamedTuple

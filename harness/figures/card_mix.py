@@ -9,11 +9,23 @@ from matplotlib.lines import Line2D
 from harness.figures.hit_rate import CLOSED_FORM, PUBLISHED
 from harness.figures.intervals import across_seeds
 from harness.figures.settings import CARDS, NotDrawn, mix_columns, mix_of, mix_text, random_hit_rate
-from harness.figures.style import BLIND, INK, PALE, TOPOLOGY_AWARE, base_policy, canvas, in_order, legend_below, looks, percent, styled
+from harness.figures.style import (
+    BLIND,
+    INK,
+    PALE,
+    TOPOLOGY_AWARE,
+    base_policy,
+    canvas,
+    in_order,
+    legend_below,
+    looks,
+    percent,
+    styled,
+)
 
-CAPTION = """Share of decisions whose victims share a socket, over the cards that preemptors ask for. Left: mixes of two sizes as a
-curve; right: other mixes. Bars are bootstrap 95 % intervals over seeds. The closed form is that of random 1-card victims on full servers of
-2 sockets with 4 GPUs each; preemptors that no socket can hold do not count."""
+CAPTION = """Share of decisions whose victims share a socket, over the cards that preemptors ask for. Left: mixes of two sizes
+as a curve; right: other mixes. Bars are bootstrap 95 % intervals over seeds. The closed form is that of random 1-card victims
+on full servers of 2 sockets with 4 GPUs each; preemptors that no socket can hold do not count."""
 INSIDE = CARDS
 METRIC = "hit_rate_victims"
 
@@ -47,8 +59,11 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
         if len(rest):
             names = sorted(set(rest["text"]), key=lambda t: -rest.loc[rest["text"] == t, "mean"].min())
             plot(panels[-1], rest, np.array([names.index(t) for t in rest["text"]], dtype=float), policies, join=False)
-            panels[-1].set_xticks(range(len(names)), [n.replace(", ", "\n").replace(" cards ", " cards\n") for n in names],
-                                  rotation=90 if len(names) > 4 else 0)
+            panels[-1].set_xticks(
+                range(len(names)),
+                [n.replace(", ", "\n").replace(" cards ", " cards\n") for n in names],
+                rotation=90 if len(names) > 4 else 0,
+            )
             panels[-1].set_xlim(-0.6, len(names) - 0.4)
             panels[-1].set_xlabel("other mixes")
         for panel in panels:
@@ -56,9 +71,13 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             panel.axhline(100 * PUBLISHED, color=INK, linewidth=0.8, linestyle=":", zorder=0)
             panel.set_ylim(0, 104)
         panels[0].set_ylabel("decisions that hit (%)")
-        handles: list[Line2D] = [Line2D([], [], color=look[p].colour, linestyle=look[p].line, marker=look[p].mark, label=p) for p in policies]
-        handles += [Line2D([], [], color=INK, linewidth=0.8, linestyle=":", label="44.5 %, published"),
-                    Line2D([], [], color=INK, linewidth=0.8, linestyle="--", label="3/7, closed form for 2 cards")]
+        handles: list[Line2D] = [
+            Line2D([], [], color=look[p].colour, linestyle=look[p].line, marker=look[p].mark, label=p) for p in policies
+        ]
+        handles += [
+            Line2D([], [], color=INK, linewidth=0.8, linestyle=":", label="44.5 %, published"),
+            Line2D([], [], color=INK, linewidth=0.8, linestyle="--", label="3/7, closed form for 2 cards"),
+        ]
         if on_curve.any() and batch == {(1,)}:
             handles.append(Line2D([], [], color=PALE, linewidth=6, label="closed form of the mix"))
         legend_below(figure, handles)
@@ -85,15 +104,25 @@ def plot(axes: Axes, rates: pd.DataFrame, x: np.ndarray, policies: list[str], jo
         mine = (rates["policy"] == policy).to_numpy()
         order = np.argsort(x[mine])
         rows, at = rates[mine].iloc[order], x[mine][order] + apart * (k - (len(policies) - 1) / 2)
-        axes.plot(at, 100 * rows["mean"], marker=look[policy].mark, color=look[policy].colour, markersize=4.5,
-                  linestyle=look[policy].line if join else "", zorder=3, clip_on=False)
+        axes.plot(
+            at,
+            100 * rows["mean"],
+            marker=look[policy].mark,
+            color=look[policy].colour,
+            markersize=4.5,
+            linestyle=look[policy].line if join else "",
+            zorder=3,
+            clip_on=False,
+        )
         axes.vlines(at, 100 * rows["ci_low"], 100 * rows["ci_high"], color=look[policy].colour, linewidth=1.8, zorder=3)
 
 
 def message(rates: pd.DataFrame) -> str:
     """The headline, from means by policy and mix."""
-    groups = {name: rates.loc[[base_policy(p) in members for p in rates["policy"]], "mean"] for name, members in
-              (("aware", TOPOLOGY_AWARE), ("blind", BLIND))}
+    groups = {
+        name: rates.loc[[base_policy(p) in members for p in rates["policy"]], "mean"]
+        for name, members in (("aware", TOPOLOGY_AWARE), ("blind", BLIND))
+    }
     if groups["aware"].empty or groups["blind"].empty:
         return f"The hit rate moves between {100 * rates['mean'].min():.0f} and {100 * rates['mean'].max():.0f} % over the card mixes"
     least, blind = groups["aware"].min(), groups["blind"]

@@ -8,19 +8,35 @@ from matplotlib.transforms import blended_transform_factory
 
 from harness.figures.intervals import across_seeds
 from harness.figures.settings import NotDrawn
-from harness.figures.style import GREY, INK, TOPOLOGY_AWARE, base_policy, canvas, in_order, legend_below, looks, percent, rows_axis, styled
+from harness.figures.style import (
+    GREY,
+    INK,
+    TOPOLOGY_AWARE,
+    base_policy,
+    canvas,
+    in_order,
+    interval_mark,
+    legend_below,
+    looks,
+    percent,
+    rows_axis,
+    styled,
+)
 
-CAPTION = """A preemption hits when one socket holds what it is about: its victims (filled), or what the preemptor was given, free resources
-included (hollow). Marks are means over seeds with bootstrap 95 % intervals. On a full server of the paper's shape, two random
-1-card victims share a socket with probability 3/7; 44.5 % is published for Gödel."""
+CAPTION = """A preemption hits when one socket holds what it is about: its victims (filled), or what the preemptor was given,
+free resources included (hollow). Marks are means over seeds with bootstrap 95 % intervals. On a full server of the paper's
+shape, two random 1-card victims share a socket with probability 3/7; 44.5 % is published for Gödel."""
 INSIDE: tuple[str, ...] = ()
 CLOSED_FORM, PUBLISHED = 3 / 7, 0.445
 
 
 def draw(summary: pd.DataFrame, note: str = "") -> Figure:
     """Hit rates of the policies of one setting, which make preemption decisions."""
-    rates = {metric: across_seeds(summary, metric).set_index("policy") for metric in ("hit_rate_victims", "hit_rate_assigned")
-             if metric in summary}
+    rates = {
+        metric: across_seeds(summary, metric).set_index("policy")
+        for metric in ("hit_rate_victims", "hit_rate_assigned")
+        if metric in summary
+    }
     victims = rates.get("hit_rate_victims", pd.DataFrame())
     policies = in_order(list(victims.index))
     if not policies:
@@ -33,22 +49,29 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
         for metric, shift, filled in (("hit_rate_victims", -0.14, True), ("hit_rate_assigned", 0.14, False)):
             for y, policy in enumerate(policies):
                 if policy in rates.get(metric, pd.DataFrame()).index:
-                    row = 100 * rates[metric].loc[policy, ["mean", "ci_low", "ci_high"]].astype(float)
-                    colour = look[policy].colour
-                    axes.plot([row["ci_low"], row["ci_high"]], [y + shift] * 2, color=colour, linewidth=2, solid_capstyle="butt")
-                    axes.plot(row["mean"], y + shift, look[policy].mark, color=colour, markerfacecolor=colour if filled else "white",
-                              markersize=6, clip_on=False, zorder=4)
+                    ends = 100 * rates[metric].loc[policy, ["mean", "ci_low", "ci_high"]].to_numpy(dtype=float)
+                    interval_mark(axes, y + shift, *ends, look[policy], filled)
         for value, text, side in ((CLOSED_FORM, "3/7, closed form ", "right"), (PUBLISHED, " 44.5 %, published", "left")):
             axes.axvline(100 * value, color=INK, linewidth=0.9, linestyle="--" if side == "right" else ":", zorder=1)
-            axes.text(100 * value, 1.01, text, ha=side, va="bottom", fontsize=8,
-                      transform=blended_transform_factory(axes.transData, axes.transAxes))
+            axes.text(
+                100 * value,
+                1.01,
+                text,
+                ha=side,
+                va="bottom",
+                fontsize=8,
+                transform=blended_transform_factory(axes.transData, axes.transAxes),
+            )
         axes.set_xlim(0, 102)
         axes.set_xticks(np.arange(0, 101, 20))
         axes.set_xlabel("decisions that hit (%)")
-        legend_below(figure, [
-            Line2D([], [], marker="o", linestyle="", color=GREY, label="victims in one socket"),
-            Line2D([], [], marker="o", linestyle="", color=GREY, markerfacecolor="white", label="preemptor in one socket"),
-        ])
+        legend_below(
+            figure,
+            [
+                Line2D([], [], marker="o", linestyle="", color=GREY, label="victims in one socket"),
+                Line2D([], [], marker="o", linestyle="", color=GREY, markerfacecolor="white", label="preemptor in one socket"),
+            ],
+        )
     return figure
 
 
@@ -58,4 +81,6 @@ def message(means: pd.Series) -> str:
     if aware.empty or "godel" not in means.index:
         best = means.idxmax()
         return f"{best}'s victims share a socket in {percent(means[best])} of its preemptions"
-    return f"Victims share a socket in {percent(aware.min())} of topology-aware preemptions, in {percent(means['godel'])} of Gödel's"
+    return (
+        f"Victims share a socket in {percent(aware.min())} of topology-aware preemptions, in {percent(means['godel'])} of Gödel's"
+    )

@@ -48,8 +48,9 @@ def interval(values: Sequence[float] | np.ndarray | pd.Series, seed: int = 0) ->
     for method in ("BCa", "percentile"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = stats.bootstrap((x,), np.mean, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method=method,
-                                    rng=np.random.default_rng(seed)).confidence_interval
+            found = stats.bootstrap(
+                (x,), np.mean, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method=method, rng=np.random.default_rng(seed)
+            ).confidence_interval
         if np.isfinite(found.low) and np.isfinite(found.high):
             return Interval(mean, float(found.low), float(found.high), len(x))
     return Interval(mean, np.nan, np.nan, len(x))
@@ -68,8 +69,9 @@ def across_seeds(summary: pd.DataFrame, metric: str, by: Sequence[str] = ("polic
     return pd.DataFrame(rows, columns=pd.Index([*by, "metric", "mean", "ci_low", "ci_high", "seeds"]))
 
 
-def paired(summary: pd.DataFrame, metric: str, policy: str, baseline: str, by: Sequence[str] = (),
-           relative_to: str | None = None) -> pd.DataFrame:
+def paired(
+    summary: pd.DataFrame, metric: str, policy: str, baseline: str, by: Sequence[str] = (), relative_to: str | None = None
+) -> pd.DataFrame:
     """``policy`` minus ``baseline`` in ``metric``, seed by seed, for each combination of ``by``.
 
     Columns: ``by``, metric, policy, baseline, policy_mean, baseline_mean, difference, ci_low, ci_high, seeds, verdict. With

@@ -10,9 +10,10 @@ from harness.figures.labels import number
 from harness.figures.settings import NotDrawn
 from harness.figures.style import KINDS, Look, canvas, in_order, legend_below, looks, styled
 
-CAPTION = """Cumulative distributions over all jobs of all seeds. Waiting time (first start minus submission) covers every job that was not rejected,
-with the waiting so far of those that never started; its axis is linear below 1 s and logarithmic above. Job completion time (JCT) covers finished
-jobs. Curves get thinner in the order of the legend, so that equal ones stay visible."""
+CAPTION = """Cumulative distributions over all jobs of all seeds. Waiting time (first start minus submission) covers every job
+that was not rejected, with the waiting so far of those that never started; its axis is linear below 1 s and logarithmic
+above. Job completion time (JCT) covers finished jobs. Curves get thinner in the order of the legend, so that equal ones stay
+visible."""
 INSIDE: tuple[str, ...] = ()
 COLUMNS = ("kind", "status", "wait_s", "jct_s")
 WAITED = ("finished", "running", "waiting")
@@ -25,7 +26,10 @@ def draw(jobs: pd.DataFrame, note: str = "") -> Figure:
     policies = in_order(list(jobs["policy"].astype(str)))
     if not kinds:
         raise NotDrawn("there are no jobs")
-    look, width = looks(policies), dict(zip(policies, np.linspace(max(1.5, min(3.6, 1.2 + 0.5 * len(policies))), 1.2, len(policies)), strict=True))
+    look, width = (
+        looks(policies),
+        dict(zip(policies, np.linspace(max(1.5, min(3.6, 1.2 + 0.5 * len(policies))), 1.2, len(policies)), strict=True)),
+    )
     with styled():
         figure = canvas(4.3, message(jobs, policies), note)
         panels = figure.subplots(2, len(kinds), squeeze=False, sharey=True)
@@ -42,7 +46,9 @@ def draw(jobs: pd.DataFrame, note: str = "") -> Figure:
                     axes.set_title(kind)
                 if k == 0:
                     axes.set_ylabel("share of jobs")
-        legend_below(figure, [Line2D([], [], color=look[p].colour, linestyle=look[p].line, linewidth=width[p], label=p) for p in policies])
+        legend_below(
+            figure, [Line2D([], [], color=look[p].colour, linestyle=look[p].line, linewidth=width[p], label=p) for p in policies]
+        )
     return figure
 
 

@@ -7,17 +7,28 @@ from matplotlib.lines import Line2D
 
 from harness.figures.intervals import COSTS, FEW, MIN_SEEDS, PAYS, SAME, UNDEFINED, paired
 from harness.figures.settings import NotDrawn, key_columns, setting_text, varying
-from harness.figures.style import BLUE, GREY, VERMILLION, base_policy, canvas, legend_below, rows_axis, styled
+from harness.figures.style import (
+    BLUE,
+    GREY,
+    VERMILLION,
+    Look,
+    base_policy,
+    canvas,
+    interval_mark,
+    legend_below,
+    rows_axis,
+    styled,
+)
 
-CAPTION = f"""Differences between two policies under the same seed, with bootstrap 95 % intervals. A setting counts as 'pays' or 'costs' when the interval
-leaves zero out and there are at least {MIN_SEEDS} seeds. Lost work and goodput are set against the baseline's goodput in the same cell, so that clusters
-of any size compare. Grey bands: the side on which it pays."""
+CAPTION = f"""Differences between two policies under the same seed, with bootstrap 95 % intervals. A setting counts as 'pays'
+or 'costs' when the interval leaves zero out and there are at least {MIN_SEEDS} seeds. Lost work and goodput are set against
+the baseline's goodput in the same cell, so that clusters of any size compare. Grey bands: the side on which it pays."""
 INSIDE = None
 """All settings in one figure."""
 
-COLOURS = {PAYS: BLUE, COSTS: VERMILLION, SAME: GREY, FEW: GREY, UNDEFINED: GREY}
-MARKS = {PAYS: "o", COSTS: "X", SAME: "|", FEW: "o", UNDEFINED: ""}
-CANDIDATES, BASELINES = ("domain_first", "flextopo_imp", "flextopo_exhaustive", "domain_first_cost"), ("godel", "kubernetes", "priority")
+VERDICTS = {PAYS: Look(BLUE, "-", "o"), COSTS: Look(VERMILLION, "-", "X"), SAME: Look(GREY, "-", "|"), FEW: Look(GREY, "-", "o")}
+CANDIDATES = ("domain_first", "flextopo_imp", "flextopo_exhaustive", "domain_first_cost")
+BASELINES = ("godel", "kubernetes", "priority")
 
 
 def draw(summary: pd.DataFrame, note: str = "", policy: str | None = None, baseline: str | None = None) -> Figure:
@@ -42,18 +53,30 @@ def draw(summary: pd.DataFrame, note: str = "", policy: str | None = None, basel
             axes.tick_params(axis="y", labelsize=7)
             for _, row in mine.iterrows():
                 y, verdict = settings.index(setting_text(row, shown)), str(row["verdict"])
-                axes.plot([row["ci_low"], row["ci_high"]], [y, y], color=COLOURS[verdict], linewidth=1.8, solid_capstyle="butt", zorder=3)
-                axes.plot(row["difference"], y, MARKS[verdict] or ",", color=COLOURS[verdict], zorder=4, markersize=5,
-                          markerfacecolor="white" if verdict == FEW else COLOURS[verdict])
+                if verdict != UNDEFINED:
+                    ends = row[["difference", "ci_low", "ci_high"]].to_numpy(dtype=float)
+                    interval_mark(axes, y, *ends, VERDICTS[verdict], filled=verdict != FEW, size=5)
             difference_axis(axes, mine)
             better = mine["better"].iloc[0]
             left, right = axes.get_xlim()
             axes.axvspan(0 if better > 0 else left, right if better > 0 else 0, color="#F2F2F2", zorder=0, linewidth=0)
             axes.axvline(0, color="black", linewidth=0.8, zorder=2)
             axes.set_xlabel(mine["axis"].iloc[0], fontsize=8)
-        used = [v for v in COLOURS if (rows["verdict"] == v).any()]
-        legend_below(figure, [Line2D([], [], color=COLOURS[v], marker=MARKS[v], label=v, markerfacecolor="white" if v == FEW else COLOURS[v])
-                              for v in used])
+        used = {verdict: look for verdict, look in VERDICTS.items() if (rows["verdict"] == verdict).any()}
+        legend_below(
+            figure,
+            [
+                Line2D(
+                    [],
+                    [],
+                    color=look.colour,
+                    marker=look.mark,
+                    markerfacecolor="white" if verdict == FEW else look.colour,
+                    label=verdict,
+                )
+                for verdict, look in used.items()
+            ],
+        )
     return figure
 
 
@@ -66,9 +89,11 @@ def answer(summary: pd.DataFrame, policy: str, baseline: str) -> pd.DataFrame:
     goodput = next((m for m in ("goodput_gpu_s_batch", "goodput_gpu_s") if m in summary), None)
     name = "batch goodput" if goodput == "goodput_gpu_s_batch" else "goodput"
     parts = []
-    for metric, axis, relative, better in (("wait_s_mean_online", "online mean wait (s)", None, -1),
-                                           ("lost_gpu_s", f"lost work\n(% of {name})", goodput, -1),
-                                           (goodput, f"{name}\n(%)", goodput, 1)):
+    for metric, axis, relative, better in (
+        ("wait_s_mean_online", "online mean wait (s)", None, -1),
+        ("lost_gpu_s", f"lost work\n(% of {name})", goodput, -1),
+        (goodput, f"{name}\n(%)", goodput, 1),
+    ):
         if metric in summary and summary[metric].notna().any():
             rows = paired(summary, metric, policy, baseline, keys, relative)
             scale = 100 if relative else 1
@@ -111,5 +136,8 @@ def message(rows: pd.DataFrame, policy: str, baseline: str) -> str:
             return f"{policy} against {baseline}: fewer than {MIN_SEEDS} seeds, too few to say where it pays"
         name = str(axis).split("\n")[0].split(" (")[0]
         parts.append(f"{name} in {counts.get(PAYS, 0)} (costs in {counts.get(COSTS, 0)})")
-    total = len(rows) // rows["axis"].nunique()
+    total = int(rows.groupby("axis").size().max())
+    if total == 1:
+        told = [f"{str(a).split(chr(10))[0].split(' (')[0]}: {v}" for a, v in zip(rows["axis"], rows["verdict"], strict=True)]
+        return f"{policy} instead of {baseline}: {'; '.join(told)}"
     return f"Of {total} settings, {policy} instead of {baseline} pays in {', '.join(parts)}"

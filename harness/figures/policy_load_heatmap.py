@@ -24,18 +24,32 @@ def draw(summary: pd.DataFrame, note: str = "", metric: str = METRIC) -> Figure:
     means = means.loc[in_order(list(means.index))].dropna(how="all")
     values = means.to_numpy(dtype=float)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    scale = LogNorm(max(low, high / 1e4), high) if low >= 0 and high > 20 * max(low, high / 1e4) else Normalize(min(low, 0), high or 1.0)
+    scale = (
+        LogNorm(max(low, high / 1e4), high)
+        if low >= 0 and high > 20 * max(low, high / 1e4)
+        else Normalize(min(low, 0), high or 1.0)
+    )
     bold = leading(values, told.better)
     with styled():
         figure = canvas(0.34 * len(means) + 0.95, message(means, told.better, told.text), note)
         axes = figure.add_subplot()
         shown = np.where(np.isnan(values), np.nan, np.clip(values, scale.vmin, scale.vmax))
-        mesh = axes.pcolormesh(shown, cmap="cividis_r" if told.better <= 0 else "cividis", norm=scale, edgecolors="white", linewidth=1.0)
+        mesh = axes.pcolormesh(
+            shown, cmap="cividis_r" if told.better <= 0 else "cividis", norm=scale, edgecolors="white", linewidth=1.0
+        )
         for (row, col), value in np.ndenumerate(values):
             shade = mesh.to_rgba(shown[row, col])[:3]
             dark = float(np.dot(shade, (0.299, 0.587, 0.114))) < 0.5
-            axes.text(col + 0.5, row + 0.5, number(value), ha="center", va="center", fontsize=8,
-                      color="white" if dark and np.isfinite(value) else "black", fontweight="bold" if bold[row, col] else "normal")
+            axes.text(
+                col + 0.5,
+                row + 0.5,
+                number(value),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if dark and np.isfinite(value) else "black",
+                fontweight="bold" if bold[row, col] else "normal",
+            )
         axes.set_yticks(np.arange(len(means)) + 0.5, list(means.index))
         axes.set_xticks(np.arange(means.shape[1]) + 0.5, [value_text(v) for v in means.columns])
         axes.invert_yaxis()

@@ -84,7 +84,9 @@ def open_results(folder: str | Path) -> Results:
     if not folder.is_dir():
         raise BadInput(f"{one_line(folder)}: no such folder, must be a results folder (the out= of a run)")
     if not path.is_file():
-        raise BadInput(f"{one_line(folder)}: has no summary.parquet, must be a results folder (the out= of a run, not one of its cells)")
+        raise BadInput(
+            f"{one_line(folder)}: has no summary.parquet, must be a results folder (the out= of a run, not one of its cells)"
+        )
     try:
         frame = pq.ParquetFile(path).read().to_pandas()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -121,7 +123,9 @@ def _named_variants(summary: pd.DataFrame) -> pd.DataFrame:
     names = summary["policy"].astype(str)
     for column in parameters:
         several = summary.groupby("policy")[column].transform(lambda values: values.nunique(dropna=False) > 1).astype(bool)
-        names = names.where(~several, names + ", " + short(column) + " " + summary[column].map(lambda v: "default" if v != v else str(v)))
+        names = names.where(
+            ~several, names + ", " + short(column) + " " + summary[column].map(lambda v: "default" if v != v else str(v))
+        )
     return summary.drop(columns=parameters).assign(policy=names)
 
 

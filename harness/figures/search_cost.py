@@ -9,11 +9,11 @@ from matplotlib.patches import Patch
 
 from harness.figures.labels import number
 from harness.figures.settings import NotDrawn
-from harness.figures.style import GREY, canvas, in_order, legend_below, looks, percent, rows_axis, styled
+from harness.figures.style import GREY, canvas, in_order, legend_below, log_axis, looks, percent, rows_axis, styled
 
-CAPTION = """Distribution over all decisions of all seeds. Subsets tried are victim sets whose feasibility was tested, the same on every machine;
-search time is wall-clock time on the machine that ran it. Bars span the middle 50, 90 and 98 % of the decisions, the tick and the number are
-the median."""
+CAPTION = """Distribution over all decisions of all seeds. Subsets tried are victim sets whose feasibility was tested, the
+same on every machine; search time is wall-clock time on the machine that ran it. Bars span the middle 50, 90 and 98 % of the
+decisions, the tick and the number are the median."""
 INSIDE: tuple[str, ...] = ()
 COLUMNS = ("decision_id", "subsets_tried", "search_wall_us")
 BANDS = ((1, 99, 0.25), (5, 95, 0.5), (25, 75, 1.0))
@@ -23,8 +23,11 @@ def draw(preemptions: pd.DataFrame, note: str = "") -> Figure:
     """Subsets tried and search time for each decision by policy, from the preemptions of one setting."""
     decisions = preemptions.drop_duplicates(["cell", "decision_id"])
     policies = in_order(list(decisions["policy"].astype(str)))
-    panels = [(c, text) for c, text in (("subsets_tried", "subsets tried per decision"), ("search_wall_us", "search time per decision (µs)"))
-              if (decisions[c] > 0).any()]
+    panels = [
+        (c, text)
+        for c, text in (("subsets_tried", "subsets tried per decision"), ("search_wall_us", "search time per decision (µs)"))
+        if (decisions[c] > 0).any()
+    ]
     if not policies or not panels:
         raise NotDrawn("no preemption decision was taken")
     medians = decisions.groupby("policy", observed=True)["subsets_tried"].median()
@@ -35,14 +38,15 @@ def draw(preemptions: pd.DataFrame, note: str = "") -> Figure:
             bands(axes, decisions, column, policies)
             axes.set_xlabel(text)
         shades = [Patch(facecolor=GREY, alpha=alpha, label=f"middle {high - low} %") for low, high, alpha in reversed(BANDS)]
-        legend_below(figure, [*shades, Line2D([], [], color="white", marker="|", markeredgecolor="black", markersize=9, label="median")])
+        legend_below(
+            figure, [*shades, Line2D([], [], color="white", marker="|", markeredgecolor="black", markersize=9, label="median")]
+        )
     return figure
 
 
 def bands(axes: Axes, decisions: pd.DataFrame, column: str, policies: list[str]) -> None:
     """Nested bars of the middle shares of ``column`` on a log axis, one row for each policy, medians in numbers."""
     look, right = looks(policies), 0.0
-    axes.set_xscale("log")
     lefts = []
     for y, policy in enumerate(policies):
         values = decisions.loc[decisions["policy"] == policy, column].to_numpy(dtype=float)
@@ -60,7 +64,7 @@ def bands(axes: Axes, decisions: pd.DataFrame, column: str, policies: list[str])
         right = max(right, top)
     left = min(lefts)
     span = max(np.log10(right / left), 1.0)
-    axes.set_xlim(left / 10 ** (0.08 * span), right * 10 ** (0.28 * span))
+    log_axis(axes, left / 10 ** (0.08 * span), right * 10 ** (0.28 * span))
 
 
 def message(medians: pd.Series) -> str:

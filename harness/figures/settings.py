@@ -61,8 +61,11 @@ def value_text(value: object) -> str:
 
 def setting_text(row: pd.Series | dict, columns: Sequence[str]) -> str:
     """A setting for people: cluster, workload and pinning by value, the others as 'key value', a card mix as one."""
-    parts = [value_text(row[c]) if c in ("cluster", "workload", "pinning") else f"{short(c)} {value_text(row[c])}"
-             for c in columns if short(c) not in CARDS]
+    parts = [
+        value_text(row[c]) if c in ("cluster", "workload", "pinning") else f"{short(c)} {value_text(row[c])}"
+        for c in columns
+        if short(c) not in CARDS
+    ]
     if any(short(c) in CARDS for c in columns):
         parts.append(mix_text(row))
     return ", ".join(parts)

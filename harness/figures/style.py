@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito (2008), which people with any common colour v
 differ in line and mark, so that no reader depends on colour. The same figure gives the same bytes.
 """
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,21 +16,50 @@ import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter
 
 from harness.tables import write_atomically
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#F0E442",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
 GREY, PALE, INK = "#8C8C8C", "#D9D9D9", "#333333"
 WIDTH = 7.2
 """Inches: a text column of a paper, or of the report."""
 
 RC: dict[str, Any] = {
-    "font.size": 9, "font.family": "DejaVu Sans", "axes.titlesize": 9, "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
-    "legend.fontsize": 8, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY,
-    "axes.grid": True, "grid.color": PALE, "grid.linewidth": 0.5, "axes.axisbelow": True, "lines.linewidth": 1.5, "lines.markersize": 5,
-    "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "figure.facecolor": "white",
-    "savefig.dpi": 150, "svg.hashsalt": "colocation-harness", "svg.fonttype": "path",
+    "font.size": 9,
+    "font.family": "DejaVu Sans",
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "grid.color": PALE,
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": "white",
+    "savefig.dpi": 150,
+    "svg.hashsalt": "colocation-harness",
+    "svg.fonttype": "path",
 }
 
 
@@ -58,7 +88,9 @@ LOOKS = {
 }
 """Look of the policies that come with the harness, in the order in which figures show them."""
 
-OTHERS = tuple(Look(colour, line, mark) for line, mark in (("-.", "*"), (":", "h")) for colour in (PURPLE, GREEN, ORANGE, SKY, BLACK))
+OTHERS = tuple(
+    Look(colour, line, mark) for line, mark in (("-.", "*"), (":", "h")) for colour in (PURPLE, GREEN, ORANGE, SKY, BLACK)
+)
 TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain_first_cost")
 BLIND = ("godel", "kubernetes", "random_victim")
 """Policies whose victim search tests counts only (specs of the policies)."""
@@ -143,6 +175,29 @@ def rows_axis(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
+
+
+def interval_mark(
+    axes: Axes, y: float, middle: float, low: float, high: float, look: Look, filled: bool = True, size: float = 6
+) -> None:
+    """A mark at (``middle``, ``y``) on a bar from ``low`` to ``high``; the bar is left out where they are nan."""
+    axes.plot([low, high], [y, y], color=look.colour, linewidth=2, solid_capstyle="butt", zorder=3)
+    face = look.colour if filled else "white"
+    axes.plot(middle, y, look.mark, color=look.colour, markerfacecolor=face, markersize=size, clip_on=False, zorder=4)
+
+
+def log_axis(axes: Axes, low: float, high: float, most: int = 5) -> None:
+    """A logarithmic x axis from ``low`` to ``high`` (> 0) with at most ``most`` plain labels: powers of ten, or 1-2-5 where few fit."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [10.0**d for d in decades if low <= 10.0**d <= high]
+    if len(ticks) < 2:
+        ticks = [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
+    ticks = ticks[:: -(-len(ticks) // most)] if ticks else []
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(FixedFormatter([f"{t:,.0f}" if 1 <= t < 1e6 else f"{t:g}" for t in ticks]))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def png(figure: Figure) -> bytes:

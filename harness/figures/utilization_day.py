@@ -11,8 +11,8 @@ from harness.figures.labels import number
 from harness.figures.settings import NotDrawn
 from harness.figures.style import INK, KINDS, canvas, in_order, legend_below, styled
 
-CAPTION = """Means over each interval of one seed (the lowest). Stacked: GPUs held by each class, claims and grace periods included; the line is what
-running jobs hold. Below: jobs that wait."""
+CAPTION = """Means over each interval of one seed (the lowest). Stacked: GPUs held by each class, claims and grace periods
+included; the line is what running jobs hold. Below: jobs that wait."""
 INSIDE: tuple[str, ...] = ()
 COLUMNS = ("t_start", "t_end", "gpu_busy", *(f"gpu_alloc_{k}" for k in KINDS), "queue_len")
 ACROSS = 3
@@ -63,8 +63,13 @@ def draw(utilization: pd.DataFrame, note: str = "") -> Figure:
             lower.tick_params(labelbottom=below)
             lower.set_xlabel(f"time ({unit})" if below else "")
         figure.align_ylabels(panels[:, 0])
-        legend_below(figure, [*(Patch(color=KINDS[k], label=f"held by {k}") for k in kinds),
-                              Line2D([], [], color=INK, linewidth=0.8, label="held by running jobs")])
+        legend_below(
+            figure,
+            [
+                *(Patch(color=KINDS[k], label=f"held by {k}") for k in kinds),
+                Line2D([], [], color=INK, linewidth=0.8, label="held by running jobs"),
+            ],
+        )
     return figure
 
 
@@ -78,5 +83,7 @@ def message(rows: pd.DataFrame) -> str:
         policy = mean.index[0]
         return f"{policy} holds {number(mean[policy])} GPUs on average while up to {number(queue[policy])} jobs wait"
     fullest, shortest, longest = mean.idxmax(), queue.idxmin(), queue.idxmax()
-    return (f"{fullest} fills most GPUs, {number(mean[fullest])} on average (least: {number(mean.min())}); the queue peaks at "
-            f"{number(queue[shortest])} jobs under {shortest}, {number(queue[longest])} under {longest}")
+    return (
+        f"{fullest} fills most GPUs, {number(mean[fullest])} on average (least: {number(mean.min())}); the queue peaks at "
+        f"{number(queue[shortest])} jobs under {shortest}, {number(queue[longest])} under {longest}"
+    )

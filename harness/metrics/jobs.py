@@ -37,14 +37,12 @@ def jobs_table(outcome: Outcome) -> pa.Table:
     An unknown column that is called like a result column gets the prefix ``trace_``. For a job that runs at the end of the replay
     the attempt so far counts: its progress is goodput. Times in seconds.
     """
-    state, row_of = outcome.state, _rows_behind(outcome.order)
+    trace, job_of = outcome.trace, _job_of_each_row(outcome.order)
     results = _results(outcome)
-    if row_of is not None:
-        results = {name: column.take(row_of) for name, column in results.items()}
-    columns = {_free_name(name, outcome.trace): outcome.trace[name] for name in outcome.trace.column_names}
-    fields = [outcome.trace.schema.field(name).with_name(new) for name, new in zip(outcome.trace.column_names, columns, strict=True)]
-    assert len(state.jobs) == outcome.trace.num_rows
-    return pa.table([*columns.values(), *results.values()], schema=pa.schema([*fields, *schema.arrow_schema(schema.RESULT_JOBS)]))
+    if job_of is not None:
+        results = {name: column.take(job_of) for name, column in results.items()}
+    fields = [field.with_name(_free_name(field.name, trace)) for field in trace.schema]
+    return pa.table([*trace.columns, *results.values()], schema=pa.schema([*fields, *schema.arrow_schema(schema.RESULT_JOBS)]))
 
 
 def gpus_of(state: View) -> Array:
@@ -61,8 +59,8 @@ def running_time(outcome: Outcome) -> Array:
     return ran
 
 
-def _rows_behind(order: Array) -> pa.Array | None:
-    """The job of each row of the trace; None when jobs are in trace order."""
+def _job_of_each_row(order: Array) -> pa.Array | None:
+    """The job index of each row of the trace; None when jobs are in trace order."""
     if (order[1:] > order[:-1]).all():
         return None
     job_of = np.empty(len(order), np.int64)
@@ -99,7 +97,6 @@ def _results(outcome: Outcome) -> dict[str, pa.Array]:
     is_open = (status[e] == RUNNING) | (status[e] == WAITING) | (status[e] == CLAIMING)
     missed[e] = np.where(is_open, np.minimum(jobs.end[e], end), jobs.end[e]) - submit[e] - ran[e]
 
-    level, klass = jobs.level, jobs.klass.copy()
     classes = sorted(outcome.reasons)
     reason_of = np.zeros(len(state.classes), np.int64)
     reason_of[classes] = np.arange(len(classes))
@@ -109,16 +106,16 @@ def _results(outcome: Outcome) -> dict[str, pa.Array]:
         "bounded_slowdown": _nullable(np.maximum(1.0, jct / np.maximum(duration, 10.0))),
         "evictions": pa.array(jobs.evictions.astype(np.int32)), "goodput_gpu_s": pa.array(gpus * progress),
         "lost_gpu_s": pa.array(gpus * jobs.lost), "restart_gpu_s": pa.array(gpus * restarting),
-        "shortfall_gpu_s": pa.array(gpus * missed), "level": words(level, schema.LEVELS, level == UNPINNED),
+        "shortfall_gpu_s": pa.array(gpus * missed), "level": words(jobs.level, schema.LEVELS, jobs.level == UNPINNED),
         "servers": _servers(state), "status": words(status, [STATUS_WORDS[s] for s in range(len(STATUS_WORDS))]),
-        "reason": words(reason_of[klass], [outcome.reasons[c] for c in classes], status != REJECTED),
+        "reason": words(reason_of[jobs.klass], [outcome.reasons[c] for c in classes], status != REJECTED),
     }
 
 
 def words(codes: Array, values: tuple[str, ...] | list[str], null: Array | None = None) -> pa.Array:
     """The string ``values[code]`` of each code (n,), null where ``null`` (n,) says so."""
     indices = pa.array(codes.astype(np.int32), mask=null)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()), safe=False).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string())).cast(pa.string())
 
 
 def _nullable(values: Array) -> pa.Array:

@@ -133,12 +133,14 @@ def _held(outcome: Outcome, counted: Array) -> dict[str, Value]:
 def _usage(cluster: Cluster, utilization: pa.Table) -> dict[str, Value]:
     """Means over the whole time of the table, as shares of what the cluster has."""
     width = _numbers(utilization, "t_end") - _numbers(utilization, "t_start")
-    cores = np.array([shape.cores for shape in cluster.shapes])[cluster.shape_of]
     bounded = all(max(shape.numa_cores) < UNBOUNDED for shape in cluster.shapes)
-    capacity = {"gpu_alloc": cluster.gpus, "gpu_busy": cluster.gpus, "cpu_alloc": int(cores.sum()) if bounded else 0}
-    capacity["fragmentation"] = 1 if "fragmentation" in utilization.column_names else 0
-    return {f"{name}_mean": _share(width @ _numbers(utilization, name) if most else 0.0, most * width.sum())
-            for name, most in capacity.items()}
+    cores = np.array([shape.cores for shape in cluster.shapes], np.int64)[cluster.shape_of].sum() if bounded else 0
+    capacity = {"gpu_alloc": cluster.gpus, "gpu_busy": cluster.gpus, "cpu_alloc": int(cores), "fragmentation": 1}
+    return {
+        f"{name}_mean": _share(float(width @ _numbers(utilization, name)), most * float(width.sum()))
+        if name in utilization.column_names else None
+        for name, most in capacity.items()
+    }
 
 
 def _load(cluster: Cluster, jobs: pa.Table, status: Array) -> dict[str, Value]:

@@ -1,0 +1,218 @@
+"""The command ``harness``: the only file that knows Hydra."""
+
+import difflib
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.cells import FAILED, Cell, is_whole, note_failure, run_cell
+from harness.errors import BadInput, InvalidIntention
+from harness.sweep import aggregate
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass
+class Preemption:
+    grace_s: float = 0.0
+    min_runtime_s: float = 0.0
+    max_evictable: int = 16
+
+
+@dataclass
+class Settings:
+    """Types of the configuration; the sections without one are checked where they are used."""
+
+    cluster: dict[str, Any] = field(default_factory=dict)
+    workload: dict[str, Any] = field(default_factory=dict)
+    policy: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    pinning: str = "packed"
+    preemption: Preemption = field(default_factory=Preemption)
+    speed: dict[str, dict[str, float]] = field(default_factory=dict)
+    network_speed: dict[str, dict[str, float]] = field(default_factory=dict)
+    horizon_s: float | None = None
+    warmup_s: float = 0.0
+    interval_s: float | None = None
+    out: str | None = None
+    force: bool = False
+    dry_run: bool = False
+    progress: bool = True
+
+
+ConfigStore.instance().store(name="base_config", node=Settings)
+
+
+def conf_dir() -> str:
+    """The configuration folder: that of the checkout, else the copy in the installed package."""
+    checkout = PACKAGE.parent / "conf"
+    return str(checkout if (checkout / "config.yaml").is_file() else PACKAGE / "conf")
+
+
+stopped_by: list[BadInput | InvalidIntention] = []
+"""The error of a single cell: raised after Hydra has returned, for Hydra would comment on it."""
+
+
+@hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
+def task(config: DictConfig) -> str:
+    """Runs one cell; in a sweep an error becomes a row, so that the others still run."""
+    try:
+        return run_task(cell_of(config), config)
+    except (BadInput, InvalidIntention) as error:
+        stopped_by.append(error)
+        return ""
+
+
+def run_task(cell: Cell, config: DictConfig) -> str:
+    sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
+    name = " ".join(f"{key}={value}" for key, value in {**cell.labels, **cell.overrides}.items())
+    if config.dry_run:
+        print(f"{'there' if is_whole(cell.folder()) else 'to do'}  {cell.folder()}  {name}")
+        return cell.key
+    began = time.perf_counter()
+    there = is_whole(cell.folder()) and not config.force
+    try:
+        folder = run_cell(cell, Reporter(name) if config.progress and not sweeping else None)
+    except (BadInput, InvalidIntention) as error:
+        if not sweeping:
+            raise
+        note_failure(cell, f"{type(error).__name__}: {error}")
+        print(f"failed  {name}: {error}", file=sys.stderr)
+        return cell.key
+    if config.progress:
+        took = "was there" if there else f"{time.perf_counter() - began:.2f} s"
+        print(f"done    {name}: {took}", file=sys.stderr)
+    if not sweeping:
+        print(folder)
+    return cell.key
+
+
+def cell_of(config: DictConfig) -> Cell:
+    about = HydraConfig.get()
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    assert isinstance(plain, dict)
+    for key in plain:
+        if key not in Settings.__dataclass_fields__:
+            raise BadInput(f"{key}: there is no such key{_nearest(str(key))}; harness --cfg job shows all keys")
+    overrides = dict(override.lstrip("+").split("=", 1) for override in about.overrides.task if "=" in override)
+    choices = {group: str(choice) for group, choice in about.runtime.choices.items()}
+    hydra_files = {"config.yaml": OmegaConf.to_yaml(config), "overrides.yaml": OmegaConf.to_yaml(about.overrides.task)}
+    groups = ("cluster", "workload", "policy", "experiment", "out", "force", "dry_run", "progress")
+    return Cell({str(key): value for key, value in plain.items()}, choices,
+                {key: value for key, value in overrides.items() if key not in groups}, hydra_files)
+
+
+class Reporter:
+    """Progress of one replay on standard error: a bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, name: str):
+        self.name, self.bar, self.began = name, None, time.perf_counter()
+
+    def __call__(self, events: int, arrived: int, jobs: int) -> None:
+        from tqdm import tqdm
+
+        if self.bar is None:
+            self.bar = tqdm(total=jobs, unit=" jobs", desc=self.name[:60], disable=None, leave=False)
+        self.bar.set_postfix_str(f"{events / max(time.perf_counter() - self.began, 1e-9):,.0f} events/s")
+        self.bar.update(arrived - self.bar.n)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns 0 (all well), 1 (a cell failed) or 2 (bad input)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    words = ["dry_run=true" if word == "--dry-run" else word for word in words]
+    informs = any(word in ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version", "--shell-completion", "-sc")
+                  or word.startswith(("--cfg=", "--info=")) for word in words)
+    if not informs and not any(word.startswith("out=") for word in words):
+        words.append(f"out={default_out(words)}")
+    debug = os.environ.get("HARNESS_DEBUG") == "1"
+    began = time.time()
+    before = sys.argv
+    sys.argv = ["harness", *words]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    stopped_by.clear()
+    try:
+        task()
+        if stopped_by:
+            raise stopped_by[0]
+        if informs:
+            return 0
+        out = Path(next(word for word in reversed(words) if word.startswith("out="))[4:].strip("'\""))
+        return conclude(out, began) if "-m" in words or "--multirun" in words else 0
+    except (BadInput, HydraException, OmegaConfBaseException) as error:
+        if debug:
+            raise
+        print(f"harness: {in_one_line(error)}", file=sys.stderr)
+        return 2
+    except InvalidIntention as error:
+        if debug:
+            raise
+        print(f"harness: {in_one_line(error)}", file=sys.stderr)
+        return 1
+    finally:
+        sys.argv = before
+
+
+def conclude(out: Path, began: float) -> int:
+    """Writes the summary of a sweep and says where it is."""
+    if not out.is_dir() or not any(out.glob("*/manifest.json")) and not any((out / FAILED).glob("*.json")):
+        return 0
+    summary = aggregate(out)
+    failed = [path for path in (out / FAILED).glob("*.json") if path.stat().st_mtime >= began]
+    print(f"{summary}{f': {len(failed)} cells failed' if failed else ''}")
+    return 1 if failed else 0
+
+
+def default_out(words: list[str]) -> str:
+    """results/runs/<experiment or policy name>; a sweep over policies is named after all of them."""
+    named: dict[str, str] = {}
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        named[key] = value
+    name = named.get("experiment") or (Path(named["policy.file"]).stem if "policy.file" in named else None) or named.get("policy", "domain_first")
+    return "results/runs/" + re.sub(r"[^\w.+-]+", "+", name).strip("+")
+
+
+def in_one_line(error: BaseException) -> str:
+    """The message of an error as one line that says what is wrong and what would be right."""
+    if isinstance(error, HydraException) and isinstance(error.__cause__, OmegaConfBaseException) and "merging" in str(error):
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    option = re.search(r"Could not find '([\w-]+)/([^']+)' Available options in '[^']+': (.*?)(?: Config search path.*)?$", text)
+    if option:
+        group, wrong, known = option.groups()
+        return f"{group}={wrong}: there is no such {group}; there are {', '.join(known.split())}"
+    key = re.search(r"Could not override '([^']+)'", text)
+    if key:
+        return f"{key[1]}: there is no such key{_nearest(key[1])}; harness --cfg job shows all keys"
+    group = re.search(r"Could not override '([^']+)'\. No match in the defaults list", text)
+    if group:
+        return f"{group[1]}: there is no such group of options"
+    text = re.sub(r" (full_key|object_type|reference_type)[:=] ?\S*", "", text)
+    wrong_type = re.search(r"full_key: (\S+)", " ".join(str(error).split()))
+    if wrong_type and wrong_type[1] not in text:
+        text = f"{wrong_type[1]}: {text}"
+    return re.sub(r" See https?://\S+ for details", "", text)
+
+
+def _nearest(key: str) -> str:
+    """A key that looks like ``key``."""
+    known = [line.split(":")[0].strip() for line in (Path(conf_dir()) / "config.yaml").read_text().splitlines() if ":" in line]
+    near = difflib.get_close_matches(key.split(".")[-1], known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

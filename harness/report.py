@@ -1,0 +1,255 @@
+"""From a results folder to what people look at: tables, figures, and one page that holds them all."""
+
+import inspect
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from matplotlib.figure import Figure
+
+from harness import __version__
+from harness.errors import BadInput
+from harness.figures import (
+    card_mix,
+    hit_rate,
+    latency_cdf,
+    pays,
+    policy_load_heatmap,
+    preemption_efficiency,
+    search_cost,
+    utilization_day,
+)
+from harness.figures.comparisons import against, by_policy, default_baseline, with_batch_goodput
+from harness.figures.intervals import MIN_SEEDS
+from harness.figures.results import Results, open_results
+from harness.figures.settings import NotDrawn, key_columns, short, split, value_text
+from harness.figures.style import in_order, png, save, svg
+from harness.report_tables import Grid, paired_grid, paired_notes, policy_grids
+from harness.tables import one_line, write_atomically
+
+FIGURES: tuple[ModuleType, ...] = (
+    hit_rate,
+    card_mix,
+    pays,
+    preemption_efficiency,
+    search_cost,
+    latency_cdf,
+    utilization_day,
+    policy_load_heatmap,
+)
+TABLES = ("jobs", "preemptions", "utilization")
+MOST_SETTINGS = 4
+"""Settings for which one kind of figure is drawn; the rest is named as not drawn."""
+MOST_GRIDS, MOST_ROWS, LARGE_SVG = 12, 200, 400_000
+"""Tables, rows of the paired table and bytes of an SVG image above which the page shows less, says so, or takes the PNG image."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure of the page."""
+
+    name: str
+    figure: Figure
+    caption: str
+    note: str
+
+    @property
+    def alt(self) -> str:
+        return " ".join(text.get_text().replace("\n", " ") for text in self.figure.texts)
+
+    @property
+    def uri(self) -> str:
+        """The image itself: SVG, or PNG where that would be large."""
+        drawn = svg(self.figure)
+        kind, data = ("svg+xml", drawn) if len(drawn) <= LARGE_SVG else ("png", png(self.figure))
+        return f"data:image/{kind};base64,{b64encode(data).decode()}"
+
+
+def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
+    """Writes summary.csv, tables/, figures/ and report.html into the results folder, and returns the files written.
+
+    Tables are ``by_policy`` and ``paired`` (csv in stored units, md for people); figures are those whose data are there, as PNG and SVG.
+    ``baseline`` is the policy that the others are compared with, by default one of the usual baselines. Raises BadInput when the
+    folder holds no results, the baseline was not run or a file cannot be written.
+    """
+    results = open_results(folder)
+    if baseline is not None and baseline not in set(results.summary["policy"]):
+        known = ", ".join(in_order(list(results.summary["policy"]))) or "none that ended well"
+        raise BadInput(f"baseline '{one_line(baseline, 40)}': was not run, must be one of {known}")
+    try:
+        results = with_batch_goodput(results)
+    except NotDrawn:
+        pass
+    baseline = baseline or default_baseline(results.summary)
+    written = [_write(results.folder / "summary.csv", _csv(pd.read_parquet(results.folder / "summary.parquet")))]
+
+    policies = by_policy(results.summary)
+    grids = policy_grids(results.summary, policies)
+    written += _tables(results, "by_policy", "Results by policy", policies, grids, [])
+    paired, reason = against(results, baseline) if baseline else (pd.DataFrame(), "")
+    if baseline and len(paired):
+        parts = [("", paired_grid(results.summary, paired))]
+        written += _tables(results, "paired", f"Against {baseline}, paired by seed", paired, parts, paired_notes(paired, reason))
+
+    drawn, skipped = draw_all(results)
+    _remove_old(results.folder / "figures")
+    for one in drawn:
+        written += save(one.figure, results.folder / "figures", one.name)
+    page = _page(results, baseline, grids, paired, reason, drawn, skipped)
+    return [*written, _write(results.folder / "report.html", page)]
+
+
+def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple[list[Drawn], list[tuple[str, str]]]:
+    """Every figure whose data are there, and (name, reason) of every other."""
+    drawn: list[Drawn] = []
+    skipped: list[tuple[str, str]] = []
+    for module in modules:
+        name = module.__name__.rpartition(".")[2]
+        if results.summary.empty:
+            skipped.append((name, "no cell ended well"))
+            continue
+        settings = [("", results.summary)] if module.INSIDE is None else list(split(results.summary, module.INSIDE))
+        for text, cells in settings[:MOST_SETTINGS]:
+            full = name if len(settings) == 1 else f"{name}-{_slug(text)}"
+            try:
+                figure = module.draw(**_arguments(results, module, cells), note=text)
+                drawn.append(Drawn(full, figure, str(module.CAPTION), text))
+            except NotDrawn as reason:
+                skipped.append((full, str(reason)))
+        if len(settings) > MOST_SETTINGS:
+            left = len(settings) - MOST_SETTINGS
+            skipped.append((name, f"{left} more settings of {len(settings)}; the notebook draws any of them"))
+    return drawn, skipped
+
+
+def _arguments(results: Results, module: ModuleType, cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The tables that the parameters of a figure are named after."""
+    wanted = inspect.signature(module.draw).parameters
+    tables = {name: results.table(name, module.COLUMNS, cells) for name in TABLES if name in wanted}
+    return tables | ({"summary": cells} if "summary" in wanted else {})
+
+
+def _page(
+    results: Results,
+    baseline: str | None,
+    grids: list[tuple[str, Grid]],
+    paired: pd.DataFrame,
+    reason: str,
+    drawn: list[Drawn],
+    skipped: list[tuple[str, str]],
+) -> str:
+    failed = _failed(results)
+    more = (
+        f"The first {MOST_GRIDS} of {len(grids)} settings are shown; all are in tables/by_policy.csv."
+        if len(grids) > MOST_GRIDS
+        else ""
+    )
+    sections = [
+        ("run", "What was run"),
+        *([("failed", "Failed cells")] if failed else []),
+        ("figures", "Figures"),
+        ("policies", "By policy"),
+        *([("paired", "Paired")] if len(paired) else []),
+    ]
+    versions = results.manifest().get("versions")
+    made_by = ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else ""
+    return render(
+        "report.html",
+        title=f"Results of {results.folder.resolve().name}",
+        sections=sections,
+        facts=list(_facts(results)),
+        failed=failed,
+        figures=drawn,
+        skipped=skipped,
+        policies=grids[:MOST_GRIDS],
+        policies_note=more,
+        baseline=baseline,
+        min_seeds=MIN_SEEDS,
+        paired=paired_grid(results.summary, paired, MOST_ROWS) if len(paired) else None,
+        paired_notes=paired_notes(paired, reason, MOST_ROWS) if len(paired) else [],
+        footer=f"Made by harness-report {__version__}." + (f" Cells made with {made_by}." if made_by else ""),
+    )
+
+
+def _facts(results: Results) -> Iterator[tuple[str, str]]:
+    """What the cells of the sweep have in common, and in what they differ."""
+    summary = results.summary
+    yield "cells", f"{len(summary):,} ended well" + (f", {len(results.failed):,} failed" if len(results.failed) else "")
+    if summary.empty:
+        return
+    yield "policies", ", ".join(in_order(list(summary["policy"])))
+    seeds = sorted(summary["seed"].unique())
+    yield "seeds", f"{len(seeds)}: {value_text(seeds[0])} to {value_text(seeds[-1])}" if len(seeds) > 1 else value_text(seeds[0])
+    for column in key_columns(summary):
+        values = list(dict.fromkeys(value_text(v) for v in summary[column]))
+        yield short(column), ", ".join(values[:12]) + (f" and {len(values) - 12} more" if len(values) > 12 else "")
+    if "decisions" in summary and summary["decisions"].notna().any():
+        yield "preemption decisions", f"{int(summary['decisions'].sum()):,}"
+    if "unstable" in summary and (summary["unstable"] == 1).any():
+        yield (
+            "offered load above 1",
+            f"{int((summary['unstable'] == 1).sum()):,} cells: their queues grow as long as the trace lasts",
+        )
+
+
+def _failed(results: Results) -> Grid | None:
+    """One line for each failed cell."""
+    if results.failed.empty:
+        return None
+    keys = [c for c in (*key_columns(results.failed), "policy", "seed") if c in results.failed]
+    rows = [
+        [*(value_text(row[k]) for k in keys), one_line(row.get("error") or "no reason given", 300)]
+        for _, row in results.failed.head(MOST_ROWS).iterrows()
+    ]
+    return Grid([*map(short, keys), "error"], rows, tuple(range(len(keys) + 1)))
+
+
+def _tables(
+    results: Results, name: str, title: str, frame: pd.DataFrame, parts: list[tuple[str, Grid]], notes: list[str]
+) -> list[Path]:
+    folder = results.folder / "tables"
+    return [
+        _write(folder / f"{name}.csv", _csv(frame)),
+        _write(folder / f"{name}.md", render("table.md", title=title, parts=parts, notes=notes)),
+    ]
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of harness/templates filled in; HTML is escaped, Markdown is not."""
+    environment = Environment(
+        loader=PackageLoader("harness", "templates"),
+        autoescape=select_autoescape(["html"], default=False),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    target = StringIO()
+    frame.to_csv(target, index=False, lineterminator="\n")
+    return target.getvalue()
+
+
+def _write(path: Path, text: str) -> Path:
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return path
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-")[:100]
+
+
+def _remove_old(folder: Path) -> None:
+    """Removes figures of an earlier report, so that none outlives its data."""
+    names = [module.__name__.rpartition(".")[2] for module in FIGURES]
+    for path in (*folder.glob("*.png"), *folder.glob("*.svg")):
+        if any(path.stem == name or path.stem.startswith(f"{name}-") for name in names):
+            path.unlink()
