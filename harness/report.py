@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from matplotlib.figure import Figure
 
 from harness import __version__
 from harness.errors import BadInput
@@ -30,7 +29,7 @@ from harness.figures.comparisons import against, by_policy, default_baseline, wi
 from harness.figures.intervals import MIN_SEEDS
 from harness.figures.results import Results, open_results
 from harness.figures.settings import NotDrawn, key_columns, short, split, value_text
-from harness.figures.style import in_order, png, save, svg
+from harness.figures.style import image, in_order
 from harness.report_tables import Grid, paired_grid, paired_notes, policy_grids
 from harness.tables import one_line, write_atomically
 
@@ -56,19 +55,15 @@ class Drawn:
     """One figure of the page."""
 
     name: str
-    figure: Figure
+    alt: str
     caption: str
-    note: str
-
-    @property
-    def alt(self) -> str:
-        return " ".join(text.get_text().replace("\n", " ") for text in self.figure.texts)
+    png: bytes
+    svg: bytes
 
     @property
     def uri(self) -> str:
         """The image itself: SVG, or PNG where that would be large."""
-        drawn = svg(self.figure)
-        kind, data = ("svg+xml", drawn) if len(drawn) <= LARGE_SVG else ("png", png(self.figure))
+        kind, data = ("svg+xml", self.svg) if len(self.svg) <= LARGE_SVG else ("png", self.png)
         return f"data:image/{kind};base64,{b64encode(data).decode()}"
 
 
@@ -101,7 +96,7 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     drawn, skipped = draw_all(results)
     _remove_old(results.folder / "figures")
     for one in drawn:
-        written += save(one.figure, results.folder / "figures", one.name)
+        written += [_write(results.folder / "figures" / f"{one.name}.{kind}", data) for kind, data in (("png", one.png), ("svg", one.svg))]
     page = _page(results, baseline, grids, paired, reason, drawn, skipped)
     return [*written, _write(results.folder / "report.html", page)]
 
@@ -120,7 +115,8 @@ def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple
             full = name if len(settings) == 1 else f"{name}-{_slug(text)}"
             try:
                 figure = module.draw(**_arguments(results, module, cells), note=text)
-                drawn.append(Drawn(full, figure, str(module.CAPTION), text))
+                headline = " ".join(part.get_text().replace("\n", " ") for part in figure.texts)
+                drawn.append(Drawn(full, headline, str(module.CAPTION), image(figure, "png"), image(figure, "svg")))
             except NotDrawn as reason:
                 skipped.append((full, str(reason)))
         if len(settings) > MOST_SETTINGS:
@@ -146,11 +142,7 @@ def _page(
     skipped: list[tuple[str, str]],
 ) -> str:
     failed = _failed(results)
-    more = (
-        f"The first {MOST_GRIDS} of {len(grids)} settings are shown; all are in tables/by_policy.csv."
-        if len(grids) > MOST_GRIDS
-        else ""
-    )
+    more = f"The first {MOST_GRIDS} of {len(grids)} settings are shown; all are in tables/by_policy.csv." if len(grids) > MOST_GRIDS else ""
     sections = [
         ("run", "What was run"),
         *([("failed", "Failed cells")] if failed else []),
@@ -211,9 +203,7 @@ def _failed(results: Results) -> Grid | None:
     return Grid([*map(short, keys), "error"], rows, tuple(range(len(keys) + 1)))
 
 
-def _tables(
-    results: Results, name: str, title: str, frame: pd.DataFrame, parts: list[tuple[str, Grid]], notes: list[str]
-) -> list[Path]:
+def _tables(results: Results, name: str, title: str, frame: pd.DataFrame, parts: list[tuple[str, Grid]], notes: list[str]) -> list[Path]:
     folder = results.folder / "tables"
     return [
         _write(folder / f"{name}.csv", _csv(frame)),
@@ -238,8 +228,9 @@ def _csv(frame: pd.DataFrame) -> str:
     return target.getvalue()
 
 
-def _write(path: Path, text: str) -> Path:
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+def _write(path: Path, content: str | bytes) -> Path:
+    data = content.encode() if isinstance(content, str) else content
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
     return path
 
 

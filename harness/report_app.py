@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
         description=str(__doc__).replace("``", ""),
         epilog=(
-            "Writes summary.csv, tables/, figures/ and report.html into DIR. Figures whose data are absent are left out and the page says why."
+            "Writes summary.csv, tables/, figures/ and report.html into DIR. "
+            "Figures whose data are absent are left out, and the page says why."
         ),
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="results folder: the out= of a run or sweep")

@@ -18,6 +18,12 @@ class Grid(NamedTuple):
     rows: list[list[str]]
     text: tuple[int, ...]
 
+    def markdown(self) -> str:
+        """The table in Markdown, aligned like the page's."""
+        rule = ["---" if i in self.text else "---:" for i in range(len(self.head))]
+        escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in [self.head, *self.rows]]
+        return "\n".join(f"| {' | '.join(row)} |" for row in [escaped[0], rule, *escaped[1:]])
+
 
 def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, Grid]]:
     """(setting, metrics x policies) from ``comparisons.by_policy``, in the order of ``summary``."""
@@ -28,10 +34,7 @@ def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, G
     grids = []
     for _, mine in rows.groupby(keys, dropna=False, sort=False, observed=True) if keys else [((), rows)]:
         policies = in_order(list(mine["policy"]))
-        cells = {
-            (row.metric, row.policy): spread(label(str(row.metric)), row.mean, row.ci_low, row.ci_high)
-            for row in mine.itertuples()
-        }
+        cells = {(row.metric, row.policy): spread(label(str(row.metric)), row.mean, row.ci_low, row.ci_high) for row in mine.itertuples()}
         metrics = [m for m in POLICY_METRICS if (mine["metric"] == m).any()]
         lines = [[label(m).axis, *(cells.get((m, p), "-") for p in policies)] for m in metrics]
         text = setting_text(mine.iloc[0], shown) if keys else ""
@@ -85,9 +88,7 @@ def paired_notes(rows: pd.DataFrame, reason: str, limit: int | None = None) -> l
     if reason:
         notes.append(f"JCT over jobs finished under both policies is missing: {reason}.")
     if rows["verdict"].isin([FEW, UNDEFINED]).any():
-        notes.append(
-            f"'{FEW}' means that the interval says too little to judge by; '{UNDEFINED}' that nothing could be compared."
-        )
+        notes.append(f"'{FEW}' means that the interval says too little to judge by; '{UNDEFINED}' that nothing could be compared.")
     if limit is not None and len(rows) > limit:
         notes.append(f"The first {limit} of {len(rows):,} rows are shown; all are in tables/paired.csv.")
     return notes

@@ -122,7 +122,7 @@ def metrics_of(jobs: pa.Table, preemptions: pa.Table, utilization: pa.Table) -> 
         "jobs": len(j), "jobs_finished": int((j["status"] == "finished").sum()), "jobs_rejected": 0, "decisions": n,
         "preempted": int(p["victims_n"].sum()), "hit_rate_victims": p["hit_victims"].astype(float).mean() if n else None,
         "hit_rate_assigned": p["hit_assigned"].astype(float).mean() if n else None, "ran_share": p["ran"].mean() if n else None,
-        "useful_share": 0.9 * p["ran"].mean() if n else None, "victims_per_placement": 2 / p["ran"].mean() if n else None,
+        "useful_share": 0.9 * p["ran"].mean() if n else None, "lost_gpu_s_per_gpu_placed": 900 + p["lost_gpu_s"].mean() / 2 if n else None, "victims_per_placement": 2 / p["ran"].mean() if n else None,
         "subsets_tried_mean": p["subsets_tried"].mean() if n else None, "search_wall_us_p50": p["search_wall_us"].median() if n else None,
         "lost_gpu_s": j["lost_gpu_s"].sum(), "restart_gpu_s": 0.0, "goodput_gpu_s": j["goodput_gpu_s"].sum(),
         "goodput_gpu_s_batch": (j["goodput_gpu_s"] - j["lost_gpu_s"])[j["kind"] == "batch"].sum(),

@@ -21,6 +21,7 @@ from harness.cluster.state import (
     ON_SHAPE,
     PINNING,
     RACK,
+    RANK,
     SERVER,
     SERVER_STATE,
     SHAPE,
@@ -81,6 +82,14 @@ class Rules:
 
 def build_state(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array]:
     """Fresh state, writable, and the row of the trace behind each job index (stable order of submit_time)."""
+    view, order = _unjudged(trace, cluster, rules)
+    for c in range(len(view.classes)):
+        view.classes.possible[c] = _possible(view, c)
+    return view, order
+
+
+def _unjudged(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array]:
+    """The state without a word on what is possible."""
     submit = _numbers(trace, "submit_time")
     order = np.arange(len(submit))
     if (submit[1:] < submit[:-1]).any():
@@ -90,24 +99,27 @@ def build_state(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, 
     classes, klass, words = _classes(trace)
     priorities = np.unique(classes.priority[classes.preemptible == 1]) if classes.preemptible.any() else np.zeros(1, np.int64)
     classes.rank = np.searchsorted(priorities, classes.priority)
+    ranks = records(len(priorities), RANK)
+    ranks.priority = priorities
+    evictable = classes[classes.preemptible == 1]
+    np.maximum.at(ranks["most_gpus"], evictable.rank, np.minimum(evictable.instances * evictable.gpus, gpu_numa.shape[1]))
     jobs = _jobs(trace, klass, classes)
     servers, bucket, bucket_size = _servers(cluster, shapes, shape_cores, gpu_numa.shape[1])
     instances = records(int(jobs.end_instance[-1]) if len(jobs) else 0, INSTANCE_STATE)
     instances.job = np.repeat(np.arange(len(jobs)), jobs.end_instance - jobs.first_instance)
     instances.server = instances.ran_on = instances.next = instances.prev = -1
-    evictable = records(len(servers) * len(priorities), EVICTABLE).reshape(len(servers), len(priorities))
-    evictable.newest = -np.inf
+    held = records(len(servers) * len(ranks), EVICTABLE).reshape(len(servers), len(ranks))
+    held.newest = -np.inf
     view = View(
         np.array([0.0, rules.horizon_s, rules.grace_s, rules.min_runtime_s, 60.0]),
         np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning)]),
         rules.speeds(), shapes, domain, largest, gpu_numa, shape_cores, classes,
-        records(len(classes) * len(shapes), ON_SHAPE).reshape(len(classes), len(shapes)), priorities, jobs, servers,
-        np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], evictable, bucket, bucket_size, instances,
+        records(len(classes) * len(shapes), ON_SHAPE).reshape(len(classes), len(shapes)), ranks, jobs, servers,
+        np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size, instances,
         np.zeros((len(instances), shape_cores.shape[1]), np.int64),
     )
     for c in range(len(classes)):
         _judge_class(view, cluster, words, c)
-        classes.possible[c] = _possible(view, c)
     return view, order
 
 
@@ -118,7 +130,7 @@ def smallest_state() -> View:
     row = {c.name: c.default for c in schema.JOBS} | {
         "job_id": "0", "submit_time": 0.0, "duration": 1.0, "duration_estimate_s": 1.0, "gpus": 1}
     trace = pa.Table.from_pylist([row], schema=schema.arrow_schema(schema.JOBS))
-    return build_state(trace, Cluster("smallest", (shape,), zero, zero, zero), Rules())[0]
+    return _unjudged(trace, Cluster("smallest", (shape,), zero, zero, zero), Rules())[0]
 
 
 def records(n: int, dtype: np.dtype) -> Table:

@@ -135,7 +135,7 @@ def new_pending(view: View) -> Pending:
     )
 
 
-@kernel
+@inlined
 def try_job(state, view, own, queue, pending, log, job, place, victims, preempts):
     """Starts ``job``, or makes it claim what victims free, or leaves all as it was; returns what came of it."""
     c = state.jobs.klass[job]

@@ -38,7 +38,7 @@ from harness.cluster.preempt import (
     worth_a_look,
 )
 from harness.cluster.state import MAX_EVICTABLE, NUMA, NVLINK, SCOPE_FROM, SCOPE_TO, SERVER, SOCKET, Array, Table, table
-from harness.jit import allocating, copy, kernel, lowest, popcount, records
+from harness.jit import allocating, copy, inlined, kernel, lowest, popcount, records
 from harness.schema import MILLI
 
 SLACK = 1.0 - 1e-9
@@ -105,13 +105,13 @@ def search_domain_first(view, job, found, alpha, by_assigned, by_cost):
     return victims_found(search)
 
 
-@kernel
+@inlined
 def searched(view, k, d, by_assigned):
     """Whether sets inside domain ``d`` are searched on their own: NVLink groups have the T of their socket."""
     return view.domain.level[k, d] == SERVER and d == view.shapes.domains[k] - 1 if by_assigned else view.domain.level[k, d] != NVLINK
 
 
-@kernel
+@inlined
 def top_tier(view, free, k, c, by_assigned):
     """The largest T that a set on a server of shape ``k`` can have, by the GPUs that the request still lacks."""
     if view.classes.milli[c] < MILLI:
@@ -122,27 +122,29 @@ def top_tier(view, free, k, c, by_assigned):
     return 12.0 if lacking <= view.largest[k, SOCKET] else 7.0
 
 
-@kernel
+@inlined
 def may_beat(view, search, bound, s, c, alpha, by_assigned, by_cost):
     """Whether, by the aggregates of server ``s`` alone, a set there could rank before the best so far."""
     if search.winner[0] < 0:
         return True
-    lowest_rank, newest = -1, -np.inf
+    lowest_rank, newest, most = -1, -np.inf, 1
     for rank in range(view.classes.rank[c]):
         if view.evictable.newest[s, rank] > -np.inf:
             if lowest_rank < 0:
                 lowest_rank = rank
             newest = max(newest, view.evictable.newest[s, rank])
+            most = max(most, view.ranks.most_gpus[rank])
     if lowest_rank < 0:
         return False
-    priority = view.priorities[lowest_rank]
-    bound[COST], bound[HIGHEST], bound[COUNT], bound[START] = 0.0, priority, 1.0, -newest
-    bound[SUM] = priority + PRIORITY_STEP
+    priority = view.ranks.priority[lowest_rank]
+    lacking = view.classes.gpus[c] - popcount(view.servers.free[s]) if view.classes.milli[c] == MILLI else 1
+    n = max(1, (lacking + most - 1) // most)
+    bound[COST], bound[HIGHEST], bound[SUM], bound[COUNT], bound[START] = 0.0, priority, n * (priority + PRIORITY_STEP), n, -newest
     bound[SCORE] = -score(top_tier(view, view.servers.free[s], view.servers.shape_id[s], c, by_assigned), bound[SUM], alpha)
     return better(bound, search.best)
 
 
-@kernel
+@inlined
 def inside_domain(view, candidates, n, s, d):
     """Mask of the candidates that hold nothing outside domain ``d``."""
     k = view.servers.shape_id[s]
@@ -196,7 +198,7 @@ def walk_domain(view, search, candidates, walk, n, s, c, d, t, alpha, by_assigne
         depth += 1
 
 
-@kernel
+@inlined
 def prepare(candidates, walk, mask):
     """Orders the candidates of ``mask`` by cost, priority, latest start and index, with suffix sums for bounds. Returns their number."""
     m = 0
@@ -223,7 +225,7 @@ def prepare(candidates, walk, mask):
     return m
 
 
-@kernel
+@inlined
 def _cheaper(candidates, a, b):
     if candidates.of.cost[a] != candidates.of.cost[b]:
         return candidates.of.cost[a] < candidates.of.cost[b]
@@ -232,7 +234,7 @@ def _cheaper(candidates, a, b):
     return candidates.of.start[a] > candidates.of.start[b]
 
 
-@kernel
+@inlined
 def worth_walking(search, walk, rank, position, gpus_lacking, cpu_lacking, t, alpha):
     """Whether a set of this rank, or a superset by candidates from ``position`` on, could rank before the best so far."""
     more = 0

@@ -34,7 +34,7 @@ def empty_room(view):
     return Room(np.zeros(3, np.int64), np.zeros(view.shared.shape[1], np.int64), np.zeros(view.cores.shape[1], np.int64))
 
 
-@kernel
+@inlined
 def fill_room(room, view, s):
     """Sets ``room`` to what is free on server ``s``."""
     room.amount[FREE] = view.servers.free[s]
@@ -64,7 +64,7 @@ def cores_in(cores, numa_mask):
     return n
 
 
-@kernel
+@inlined
 def share_gpu(view, c, k, free, shared, cores):
     """GPU for a fractional instance: the tightest partly used one that fits, else the lowest free one, else -1.
 
@@ -109,7 +109,7 @@ def fits(view, c, k, free, shared, cores, cpu, memory, guarantees):
     return accepted_domain(view, c, k, free, cores) >= 0
 
 
-@kernel
+@inlined
 def accepted_domain(view, c, k, free, cores):
     """Lowest fitting domain of the accepted level of a guaranteed instance, -1 if there is none."""
     for d in range(view.shapes.domains[k]):

@@ -63,14 +63,14 @@ def charge_attempt(state, job):
     return max(0.0, state.clock[NOW] - (jobs.start[job] + jobs.restart[job]))
 
 
-@kernel
+@inlined
 def lost_if_evicted(jobs, job, now):
     """Seconds of work that an eviction at ``now`` would lose."""
     ran = max(0.0, now - (jobs.start[job] + jobs.restart[job]))
     return jobs.speed[job] * (ran - kept(jobs.checkpoint[job], ran))
 
 
-@kernel
+@inlined
 def kept(checkpoint, ran):
     """Running time, of ``ran``, that the last checkpoint keeps. nan: there are none; 0: they are continuous."""
     if np.isnan(checkpoint):

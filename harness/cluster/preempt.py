@@ -28,7 +28,7 @@ from harness.cluster.state import (
     Table,
     table,
 )
-from harness.jit import allocating, copy, fill, kernel, lowest, popcount, records, total
+from harness.jit import allocating, copy, fill, inlined, kernel, lowest, popcount, records, total
 from harness.schema import MILLI
 
 SERVER_FOUND, SETS_TRIED, SERVERS_SCANNED, SERVERS_CAPPED, FIRST_VICTIM = 0, 1, 2, 3, 4
@@ -76,7 +76,7 @@ class Search(NamedTuple):
     pinned: Array  # i8 (N,) scratch for pinning
 
 
-@kernel
+@inlined
 def evictable(view, job, c):
     """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, of lower priority, past its protected start."""
     jobs = view.jobs
@@ -117,7 +117,7 @@ def new_candidates(view, m):
     return Candidates(records(m, CANDIDATE), np.zeros((m, nodes), np.int64), np.zeros((m, gpus), np.int64), np.zeros(1, np.int64))
 
 
-@kernel
+@inlined
 def worth_a_look(view, s, c):
     """The aggregate filter: evicting every job of lower priority could free enough GPUs and cores on server ``s``."""
     if not view.on_shape.allowed[c, view.servers.shape_id[s]]:
@@ -140,7 +140,7 @@ def gather(view, search, candidates, s, c, limit, found):
     return candidates, n
 
 
-@kernel
+@inlined
 def _gather(view, search, candidates, s, c, limit, found):
     """As ``gather``; when the candidates do not fit in their array it returns how many there are, and lists none."""
     fill_room(search.room, view, s)
@@ -171,7 +171,7 @@ def _gather(view, search, candidates, s, c, limit, found):
     return n
 
 
-@kernel
+@inlined
 def _listed(candidates, n, job):
     for m in range(n):
         if candidates.of.job[m] == job:
@@ -196,7 +196,7 @@ def _keep_cheapest(view, candidates, n, limit):
     return n
 
 
-@kernel
+@inlined
 def _describe(view, candidates, m, s):
     """Fills row ``m`` with what the job holds on server ``s``."""
     jobs, instances = view.jobs, view.instances
@@ -238,7 +238,7 @@ def price(view, candidates, n):
         candidates.of.cost[m] = gpus * (lost_if_evicted(jobs, job, view.clock[NOW]) + jobs.restart_cost[job])
 
 
-@kernel
+@inlined
 def reset_trial(search):
     """Nothing evicted."""
     copy(search.trial.amount, search.room.amount)
@@ -246,7 +246,7 @@ def reset_trial(search):
     copy(search.trial.cores, search.room.cores)
 
 
-@kernel
+@inlined
 def evict_in_trial(search, candidates, m):
     """Candidate ``m`` gives back what it holds, on the trial server."""
     trial = search.trial
@@ -265,7 +265,7 @@ def evict_in_trial(search, candidates, m):
         partly &= partly - 1
 
 
-@kernel
+@inlined
 def reprieve_in_trial(search, candidates, m):
     """The inverse of ``evict_in_trial``."""
     trial = search.trial
@@ -282,7 +282,7 @@ def reprieve_in_trial(search, candidates, m):
         partly &= partly - 1
 
 
-@kernel
+@inlined
 def trial_fits(view, search, s, c, guarantees):
     """Whether the request fits the trial server."""
     trial = search.trial
@@ -299,7 +299,7 @@ def all_evicted_fits(view, search, candidates, n, s, c, guarantees):
     return trial_fits(view, search, s, c, guarantees)
 
 
-@kernel
+@inlined
 def set_fits(view, search, candidates, s, c, chosen, whole, cpu, memory):
     """Whether the request, guarantee included, fits once the candidates of mask ``chosen`` are gone.
 
@@ -339,7 +339,7 @@ def set_fits(view, search, candidates, s, c, chosen, whole, cpu, memory):
     return False
 
 
-@kernel
+@inlined
 def tier(level):
     """T of the FlexTopo score: 15, less 3 beyond one NUMA node, less 5 beyond one socket [code]."""
     if level == UNPINNED or level == NUMA:
@@ -347,7 +347,7 @@ def tier(level):
     return 12.0 if level == NVLINK or level == SOCKET else 7.0
 
 
-@kernel
+@inlined
 def score(t, priority_sum, alpha):
     """S = alpha / sum(priority + 2^31) + (1 - alpha) T [code]; the largest wins."""
     return alpha / max(priority_sum, 1.0) + (1.0 - alpha) * t
@@ -377,7 +377,7 @@ def assigned_level(view, search, candidates, s, c, chosen):
     return level_of(view, k, gpus, numa_mask(search.pinned))
 
 
-@kernel
+@inlined
 def rank_set(candidates, chosen, rank):
     """Fills all columns of ``rank`` but SCORE for the set of mask ``chosen``."""
     rank[COST], rank[HIGHEST], rank[SUM], rank[COUNT], rank[START] = 0.0, -np.inf, 0.0, 0.0, np.inf
@@ -386,7 +386,7 @@ def rank_set(candidates, chosen, rank):
         chosen &= chosen - 1
 
 
-@kernel
+@inlined
 def add_to_rank(candidates, m, rank):
     """Adds candidate ``m`` to the set ranked by ``rank``."""
     rank[COST] += candidates.of.cost[m]
@@ -399,7 +399,7 @@ def add_to_rank(candidates, m, rank):
         rank[START] = max(rank[START], -candidates.of.start[m])
 
 
-@kernel
+@inlined
 def better(a, b):
     """Whether rank ``a`` comes before rank ``b``."""
     for column in range(6):

@@ -34,7 +34,7 @@ from harness.cluster.preempt import (
     worth_a_look,
 )
 from harness.cluster.state import MAX_EVICTABLE, SCOPE_FROM, SCOPE_TO
-from harness.jit import allocating, copy, fill, kernel, lowest
+from harness.jit import allocating, copy, fill, inlined, kernel, lowest
 
 EXHAUSTIVE, IMP = 0, 1
 
@@ -144,7 +144,7 @@ WHOLE, GPUS, NODES, CORES, MIB = range(5)
 """Columns of the sums over a set: masks of whole GPUs, of all GPUs, of NUMA nodes with exclusive cores; core thousandths, MiB."""
 
 
-@kernel
+@inlined
 def _extend(candidates, m, subset, total):
     """Sets ``total`` to the sums of ``subset`` with candidate ``m``."""
     total[WHOLE] = subset[WHOLE] | candidates.of.whole[m]
@@ -184,7 +184,7 @@ def _smallest_sets(view, search, candidates, total, n, s, c, alpha, by_assigned,
             return
 
 
-@kernel
+@inlined
 def _consider(view, search, candidates, s, c, chosen, total, alpha, by_assigned, found):
     """Ranks the set if it is feasible, and keeps it if it is the best; returns whether it is feasible."""
     if not set_fits(view, search, candidates, s, c, chosen, total[WHOLE], total[CORES], total[MIB]):

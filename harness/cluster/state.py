@@ -112,6 +112,11 @@ SERVER_STATE = table(
     first="i8",  # first instance on it, -1: none
 )
 
+RANK = table(
+    priority="i8",
+    most_gpus="i8",  # most GPUs that one job of this priority can hold on one server
+)
+
 EVICTABLE = table(
     gpu="i8",  # GPU thousandths of running preemptible jobs of one priority
     cpu="i8",  # core thousandths of the same
@@ -141,7 +146,7 @@ class View(NamedTuple):
     shape_cores: Array  # i8 (K, N) cores of each NUMA node
     classes: Table  # CLASS (C,): jobs that ask for the same with the same priority share a class
     on_shape: Table  # ON_SHAPE (C, K)
-    priorities: Array  # i8 (P,) priorities of preemptible jobs, ascending
+    ranks: Table  # RANK (P,): the priorities of preemptible jobs, ascending
     jobs: Table  # JOB (J,): the trace in arrival order, and what became of each job
     servers: Table  # SERVER_STATE (S,)
     shared: Array  # i8 (S, G) thousandths in use of a partly used GPU, 0: free or whole

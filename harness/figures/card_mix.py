@@ -16,6 +16,7 @@ from harness.figures.style import (
     TOPOLOGY_AWARE,
     base_policy,
     canvas,
+    curve_handle,
     in_order,
     legend_below,
     looks,
@@ -71,9 +72,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             panel.axhline(100 * PUBLISHED, color=INK, linewidth=0.8, linestyle=":", zorder=0)
             panel.set_ylim(0, 104)
         panels[0].set_ylabel("decisions that hit (%)")
-        handles: list[Line2D] = [
-            Line2D([], [], color=look[p].colour, linestyle=look[p].line, marker=look[p].mark, label=p) for p in policies
-        ]
+        handles: list[Line2D] = [curve_handle(p, look[p]) for p in policies]
         handles += [
             Line2D([], [], color=INK, linewidth=0.8, linestyle=":", label="44.5 %, published"),
             Line2D([], [], color=INK, linewidth=0.8, linestyle="--", label="3/7, closed form for 2 cards"),

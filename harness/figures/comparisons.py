@@ -91,9 +91,7 @@ def finished_under_both(results: Results, policy: str, baseline: str) -> pd.Data
     cells = results.summary[[*keys, "policy", "seed", "cell"]]
     if "warmup_s" in results.summary and "warmup_s" not in cells:
         cells = cells.assign(warmup_s=results.summary["warmup_s"])
-    pairs = cells[cells["policy"] == policy].merge(
-        cells[cells["policy"] == baseline], on=[*keys, "seed"], suffixes=("", "_baseline")
-    )
+    pairs = cells[cells["policy"] == policy].merge(cells[cells["policy"] == baseline], on=[*keys, "seed"], suffixes=("", "_baseline"))
     rows = []
     for names, group in pairs.groupby(keys, dropna=False, sort=False, observed=True) if keys else [((), pairs)]:
         means: dict[tuple[str, str], list[tuple[float, float, int, int]]] = {}

@@ -50,7 +50,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             for y, policy in enumerate(policies):
                 if policy in rates.get(metric, pd.DataFrame()).index:
                     ends = 100 * rates[metric].loc[policy, ["mean", "ci_low", "ci_high"]].to_numpy(dtype=float)
-                    interval_mark(axes, y + shift, *ends, look[policy], filled)
+                    interval_mark(axes, y + shift, ends, look[policy], filled)
         for value, text, side in ((CLOSED_FORM, "3/7, closed form ", "right"), (PUBLISHED, " 44.5 %, published", "left")):
             axes.axvline(100 * value, color=INK, linewidth=0.9, linestyle="--" if side == "right" else ":", zorder=1)
             axes.text(
@@ -81,6 +81,4 @@ def message(means: pd.Series) -> str:
     if aware.empty or "godel" not in means.index:
         best = means.idxmax()
         return f"{best}'s victims share a socket in {percent(means[best])} of its preemptions"
-    return (
-        f"Victims share a socket in {percent(aware.min())} of topology-aware preemptions, in {percent(means['godel'])} of Gödel's"
-    )
+    return f"Victims share a socket in {percent(aware.min())} of topology-aware preemptions, in {percent(means['godel'])} of Gödel's"

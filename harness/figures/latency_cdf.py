@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from harness.figures.labels import number
 from harness.figures.settings import NotDrawn
-from harness.figures.style import KINDS, Look, canvas, in_order, legend_below, looks, styled
+from harness.figures.style import KINDS, Look, canvas, curve_handle, in_order, legend_below, looks, styled
 
 CAPTION = """Cumulative distributions over all jobs of all seeds. Waiting time (first start minus submission) covers every job
 that was not rejected, with the waiting so far of those that never started; its axis is linear below 1 s and logarithmic
@@ -46,9 +45,7 @@ def draw(jobs: pd.DataFrame, note: str = "") -> Figure:
                     axes.set_title(kind)
                 if k == 0:
                     axes.set_ylabel("share of jobs")
-        legend_below(
-            figure, [Line2D([], [], color=look[p].colour, linestyle=look[p].line, linewidth=width[p], label=p) for p in policies]
-        )
+        legend_below(figure, [curve_handle(p, look[p], mark=False, width=width[p]) for p in policies])
     return figure
 
 

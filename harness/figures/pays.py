@@ -55,7 +55,7 @@ def draw(summary: pd.DataFrame, note: str = "", policy: str | None = None, basel
                 y, verdict = settings.index(setting_text(row, shown)), str(row["verdict"])
                 if verdict != UNDEFINED:
                     ends = row[["difference", "ci_low", "ci_high"]].to_numpy(dtype=float)
-                    interval_mark(axes, y, *ends, VERDICTS[verdict], filled=verdict != FEW, size=5)
+                    interval_mark(axes, y, ends, VERDICTS[verdict], filled=verdict != FEW, size=5)
             difference_axis(axes, mine)
             better = mine["better"].iloc[0]
             left, right = axes.get_xlim()
@@ -86,15 +86,15 @@ def answer(summary: pd.DataFrame, policy: str, baseline: str) -> pd.DataFrame:
     Online wait in seconds; lost work and batch goodput as percent of the baseline's goodput. Raises NotDrawn when no setting has both.
     """
     keys = key_columns(summary)
-    goodput = next((m for m in ("goodput_gpu_s_batch", "goodput_gpu_s") if m in summary), None)
+    goodput = "goodput_gpu_s_batch" if "goodput_gpu_s_batch" in summary else "goodput_gpu_s"
     name = "batch goodput" if goodput == "goodput_gpu_s_batch" else "goodput"
     parts = []
     for metric, axis, relative, better in (
         ("wait_s_mean_online", "online mean wait (s)", None, -1),
         ("lost_gpu_s", f"lost work\n(% of {name})", goodput, -1),
-        (goodput, f"{name}\n(%)", goodput, 1),
+        (goodput, f"{name}\n(% of the baseline's)", goodput, 1),
     ):
-        if metric in summary and summary[metric].notna().any():
+        if {metric, relative or metric} <= set(summary) and summary[metric].notna().any():
             rows = paired(summary, metric, policy, baseline, keys, relative)
             scale = 100 if relative else 1
             rows[["difference", "ci_low", "ci_high"]] *= scale

@@ -24,19 +24,13 @@ def draw(summary: pd.DataFrame, note: str = "", metric: str = METRIC) -> Figure:
     means = means.loc[in_order(list(means.index))].dropna(how="all")
     values = means.to_numpy(dtype=float)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    scale = (
-        LogNorm(max(low, high / 1e4), high)
-        if low >= 0 and high > 20 * max(low, high / 1e4)
-        else Normalize(min(low, 0), high or 1.0)
-    )
+    scale = LogNorm(max(low, high / 1e4), high) if low >= 0 and high > 20 * max(low, high / 1e4) else Normalize(min(low, 0), high or 1.0)
     bold = leading(values, told.better)
     with styled():
         figure = canvas(0.34 * len(means) + 0.95, message(means, told.better, told.text), note)
         axes = figure.add_subplot()
         shown = np.where(np.isnan(values), np.nan, np.clip(values, scale.vmin, scale.vmax))
-        mesh = axes.pcolormesh(
-            shown, cmap="cividis_r" if told.better <= 0 else "cividis", norm=scale, edgecolors="white", linewidth=1.0
-        )
+        mesh = axes.pcolormesh(shown, cmap="cividis_r" if told.better <= 0 else "cividis", norm=scale, edgecolors="white", linewidth=1.0)
         for (row, col), value in np.ndenumerate(values):
             shade = mesh.to_rgba(shown[row, col])[:3]
             dark = float(np.dot(shade, (0.299, 0.587, 0.114))) < 0.5

@@ -44,7 +44,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             rows_axis(axes, policies)
             for policy, row in rows.iterrows():
                 ends = told.scale * row[["mean", "ci_low", "ci_high"]].to_numpy(dtype=float)
-                interval_mark(axes, policies.index(str(policy)), *ends, look[str(policy)], size=4.5)
+                interval_mark(axes, policies.index(str(policy)), ends, look[str(policy)], size=4.5)
             axes.set_title(f"{PARTS[part]} {'→' if told.better > 0 else '←'}", fontsize=8, loc="left", x=-0.02)
             if part in LOGARITHMIC and rows["mean"].min() > 0:
                 log_axis(axes, rows["mean"].min() / 1.6, rows["mean"].max() * 1.6, most=3)

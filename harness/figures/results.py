@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,9 @@ from harness.tables import one_line
 REQUIRED = ("cluster", "workload", "policy", "seed", "cell", "status")
 ROWS_PER_POLICY = 2_000_000
 """More rows of a cell table than this are not read for one policy: later seeds are left out."""
+
+CLOCKS = {"jobs": "submit_time", "preemptions": "time"}
+"""The column of a cell table that warm-up is cut by."""
 
 OK = "ok"
 
@@ -33,7 +37,7 @@ class Results:
     def table(self, name: str, columns: Sequence[str], cells: pd.DataFrame) -> pd.DataFrame:
         """``columns`` of a cell table (jobs, preemptions, utilization) for all of ``cells``, with policy, seed and cell added.
 
-        Jobs submitted before a swept ``warmup_s`` are left out, as in the metrics. Raises NotDrawn when a table is absent or lacks
+        Jobs submitted and decisions taken before a swept ``warmup_s`` are left out. Raises NotDrawn when a table is absent or lacks
         a column.
         """
         parts, read = [], {}
@@ -42,8 +46,8 @@ class Results:
             if read.get(policy, 0) > ROWS_PER_POLICY:
                 continue
             frame = self._cell_table(str(cell.cell), name, columns)
-            if name == "jobs":
-                frame = frame[frame["submit_time"] >= _warmup(cell)]
+            if name in CLOCKS:
+                frame = frame[frame[CLOCKS[name]] >= _warmup(cell)]
             read[policy] = read.get(policy, 0) + len(frame)
             parts.append(frame.assign(policy=policy, seed=cell.seed, cell=cell.cell))
         if not parts:
@@ -53,7 +57,8 @@ class Results:
 
     def _cell_table(self, cell: str, name: str, columns: Sequence[str]) -> pd.DataFrame:
         path = self.folder / cell / f"{name}.parquet"
-        wanted = list(dict.fromkeys([*columns, *(["submit_time"] if name == "jobs" else [])]))
+        clock = CLOCKS.get(name)
+        wanted = [*columns, *([clock] if clock and clock not in columns else [])]
         try:
             table = pq.ParquetFile(path).read(columns=wanted)
         except FileNotFoundError as error:
@@ -84,9 +89,7 @@ def open_results(folder: str | Path) -> Results:
     if not folder.is_dir():
         raise BadInput(f"{one_line(folder)}: no such folder, must be a results folder (the out= of a run)")
     if not path.is_file():
-        raise BadInput(
-            f"{one_line(folder)}: has no summary.parquet, must be a results folder (the out= of a run, not one of its cells)"
-        )
+        raise BadInput(f"{one_line(folder)}: has no summary.parquet, must be a results folder (the out= of a run, not one of its cells)")
     try:
         frame = pq.ParquetFile(path).read().to_pandas()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -123,9 +126,7 @@ def _named_variants(summary: pd.DataFrame) -> pd.DataFrame:
     names = summary["policy"].astype(str)
     for column in parameters:
         several = summary.groupby("policy")[column].transform(lambda values: values.nunique(dropna=False) > 1).astype(bool)
-        names = names.where(
-            ~several, names + ", " + short(column) + " " + summary[column].map(lambda v: "default" if v != v else str(v))
-        )
+        names = names.where(~several, names + ", " + short(column) + " " + summary[column].map(lambda v: "default" if v != v else str(v)))
     return summary.drop(columns=parameters).assign(policy=names)
 
 
@@ -136,4 +137,4 @@ def _warmup(cell: object) -> float:
 
 def _plain(value: object) -> object:
     """Lists as text, so that cells can be grouped by them."""
-    return str(list(value)) if hasattr(value, "__len__") and not isinstance(value, str) else value
+    return str(list(value)) if isinstance(value, list | tuple | np.ndarray) else value

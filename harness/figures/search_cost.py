@@ -38,9 +38,7 @@ def draw(preemptions: pd.DataFrame, note: str = "") -> Figure:
             bands(axes, decisions, column, policies)
             axes.set_xlabel(text)
         shades = [Patch(facecolor=GREY, alpha=alpha, label=f"middle {high - low} %") for low, high, alpha in reversed(BANDS)]
-        legend_below(
-            figure, [*shades, Line2D([], [], color="white", marker="|", markeredgecolor="black", markersize=9, label="median")]
-        )
+        legend_below(figure, [*shades, Line2D([], [], color="white", marker="|", markeredgecolor="black", markersize=9, label="median")])
     return figure
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter
 
 from harness.tables import write_atomically
@@ -88,9 +90,7 @@ LOOKS = {
 }
 """Look of the policies that come with the harness, in the order in which figures show them."""
 
-OTHERS = tuple(
-    Look(colour, line, mark) for line, mark in (("-.", "*"), (":", "h")) for colour in (PURPLE, GREEN, ORANGE, SKY, BLACK)
-)
+OTHERS = tuple(Look(colour, line, mark) for line, mark in (("-.", "*"), (":", "h")) for colour in (PURPLE, GREEN, ORANGE, SKY, BLACK))
 TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain_first_cost")
 BLIND = ("godel", "kubernetes", "random_victim")
 """Policies whose victim search tests counts only (specs of the policies)."""
@@ -126,7 +126,7 @@ def styled() -> Iterator[None]:
     """Matplotlib's defaults replaced by RC, whatever the user's own settings are."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RC)
+        matplotlib.rcParams.update(RC)  # pyright: ignore[reportCallIssue, reportArgumentType]
         yield
 
 
@@ -177,13 +177,16 @@ def rows_axis(axes: Axes, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def interval_mark(
-    axes: Axes, y: float, middle: float, low: float, high: float, look: Look, filled: bool = True, size: float = 6
-) -> None:
-    """A mark at (``middle``, ``y``) on a bar from ``low`` to ``high``; the bar is left out where they are nan."""
-    axes.plot([low, high], [y, y], color=look.colour, linewidth=2, solid_capstyle="butt", zorder=3)
+def interval_mark(axes: Axes, y: float, ends: np.ndarray, look: Look, filled: bool = True, size: float = 6) -> None:
+    """A mark at ``y`` for ``ends`` = (middle, low, high), on a bar from low to high; the bar is left out where they are nan."""
+    axes.plot(ends[1:], [y, y], color=look.colour, linewidth=2, solid_capstyle="butt", zorder=3)
     face = look.colour if filled else "white"
-    axes.plot(middle, y, look.mark, color=look.colour, markerfacecolor=face, markersize=size, clip_on=False, zorder=4)
+    axes.plot(ends[0], y, look.mark, color=look.colour, markerfacecolor=face, markersize=size, clip_on=False, zorder=4)
+
+
+def curve_handle(name: str, look: Look, mark: bool = True, width: float = 1.5) -> Line2D:
+    """A legend entry for a curve."""
+    return Line2D([], [], color=look.colour, linestyle=look.line, marker=look.mark if mark else "", linewidth=width, label=name)  # pyright: ignore[reportArgumentType]
 
 
 def log_axis(axes: Axes, low: float, high: float, most: int = 5) -> None:
@@ -200,27 +203,25 @@ def log_axis(axes: Axes, low: float, high: float, most: int = 5) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG image."""
-    with styled():
-        target = BytesIO()
-        figure.savefig(target, format="png", metadata={"Software": None})
-    return target.getvalue()
+def image(figure: Figure, kind: str) -> bytes:
+    """The figure as an image, ``kind`` is png or svg; without a date or version, and with fixed element names.
 
-
-def svg(figure: Figure) -> bytes:
-    """The figure as an SVG image, without a date and with fixed element names."""
+    The layout is made once, so that all images of a figure agree.
+    """
     with styled():
+        if figure.get_layout_engine() is not None:
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
         target = BytesIO()
-        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(target, format=kind, metadata={"Software": None} if kind == "png" else {"Date": None, "Creator": None})
     return target.getvalue()
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Writes ``folder/name.png`` and ``folder/name.svg``. Raises BadInput when the place cannot be written."""
     files = []
-    for suffix, data in (("png", png(figure)), ("svg", svg(figure))):
-        path = folder / f"{name}.{suffix}"
+    for kind in ("png", "svg"):
+        data, path = image(figure, kind), folder / f"{name}.{kind}"
         write_atomically(path, lambda temporary, data=data: temporary.write_bytes(data))
         files.append(path)
     return files
