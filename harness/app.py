@@ -32,6 +32,36 @@ class Preemption:
 
 
 @dataclass
+class Levels:
+    numa: float = 1.0
+    nvlink: float = 1.0
+    socket: float = 1.0
+    server: float = 1.0
+
+
+@dataclass
+class NetworkLevels:
+    server: float = 1.0
+    rack: float = 1.0
+    spine: float = 1.0
+    cluster: float = 1.0
+
+
+@dataclass
+class Speed:
+    online: Levels = field(default_factory=Levels)
+    batch: Levels = field(default_factory=Levels)
+    training: Levels = field(default_factory=Levels)
+
+
+@dataclass
+class NetworkSpeed:
+    online: NetworkLevels = field(default_factory=NetworkLevels)
+    batch: NetworkLevels = field(default_factory=NetworkLevels)
+    training: NetworkLevels = field(default_factory=NetworkLevels)
+
+
+@dataclass
 class Settings:
     """Types of the configuration; the sections without one are checked where they are used."""
 
@@ -41,8 +71,8 @@ class Settings:
     seed: int = 0
     pinning: str = "packed"
     preemption: Preemption = field(default_factory=Preemption)
-    speed: dict[str, dict[str, float]] = field(default_factory=dict)
-    network_speed: dict[str, dict[str, float]] = field(default_factory=dict)
+    speed: Speed = field(default_factory=Speed)
+    network_speed: NetworkSpeed = field(default_factory=NetworkSpeed)
     horizon_s: float | None = None
     warmup_s: float = 0.0
     interval_s: float | None = None
@@ -133,6 +163,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 (all well), 1 (a cell failed) or 2 (bad input)."""
     words = list(sys.argv[1:] if argv is None else argv)
     words = ["dry_run=true" if word == "--dry-run" else word for word in words]
+    words.sort(key=lambda word: word not in ("-m", "--multirun"))  # overrides may stand on both sides of it
     informs = any(word in ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version", "--shell-completion", "-sc")
                   or word.startswith(("--cfg=", "--info=")) for word in words)
     if not informs and not any(word.startswith("out=") for word in words):

@@ -122,7 +122,7 @@ def claim(
     ``measured`` is an interval over seeds, a value that needs none (a count, a closed form), or None when its data are absent;
     ``scale`` turns it into ``unit``. An interval over fewer than MIN_SEEDS seeds is skipped, and the set-up says so.
     """
-    low, high = published if isinstance(published, tuple) else (published, published)
+    low, high = (None if end is None else float(end) for end in (published if isinstance(published, tuple) else (published, published)))
     value = ci_low = ci_high = None
     skipped = measured is None and measurable
     if isinstance(measured, Interval):

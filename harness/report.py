@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pandas as pd
+import pyarrow.csv
+import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from harness import __version__
@@ -31,6 +33,7 @@ from harness.figures.results import Results, open_results
 from harness.figures.settings import NotDrawn, key_columns, short, split, value_text
 from harness.figures.style import image, in_order
 from harness.report_tables import Grid, paired_grid, paired_notes, policy_grids
+from harness.sweep import aggregate
 from harness.tables import one_line, write_atomically
 
 FIGURES: tuple[ModuleType, ...] = (
@@ -74,6 +77,9 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     ``baseline`` is the policy that the others are compared with, by default one of the usual baselines. Raises BadInput when the
     folder holds no results, the baseline was not run or a file cannot be written.
     """
+    folder = Path(folder)
+    if _is_stale(folder):
+        aggregate(folder)
     results = open_results(folder)
     if baseline is not None and baseline not in set(results.summary["policy"]):
         known = ", ".join(in_order(list(results.summary["policy"]))) or "none that ended well"
@@ -83,7 +89,7 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     except NotDrawn:
         pass
     baseline = baseline or default_baseline(results.summary)
-    written = [_write(results.folder / "summary.csv", _csv(pd.read_parquet(results.folder / "summary.parquet")))]
+    written = [_summary_csv(folder)]
 
     policies = by_policy(results.summary)
     grids = policy_grids(results.summary, policies)
@@ -111,17 +117,22 @@ def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple
             skipped.append((name, "no cell ended well"))
             continue
         settings = [("", results.summary)] if module.INSIDE is None else list(split(results.summary, module.INSIDE))
+        reasons: dict[str, str] = {}
         for text, cells in settings[:MOST_SETTINGS]:
-            full = name if len(settings) == 1 else f"{name}-{_slug(text)}"
             try:
                 figure = module.draw(**_arguments(results, module, cells), note=text)
-                headline = " ".join(part.get_text().replace("\n", " ") for part in figure.texts)
-                drawn.append(Drawn(full, headline, str(module.CAPTION), image(figure, "png"), image(figure, "svg")))
             except NotDrawn as reason:
-                skipped.append((full, str(reason)))
+                reasons[text] = str(reason)
+                continue
+            full = name if len(settings) == 1 else f"{name}-{_slug(text)}"
+            headline = " ".join(part.get_text().replace("\n", " ") for part in figure.texts)
+            drawn.append(Drawn(full, headline, str(module.CAPTION), image(figure, "png"), image(figure, "svg")))
+        if len(set(reasons.values())) == 1 and len(reasons) == len(settings):
+            skipped.append((name, reasons.popitem()[1]))
+            continue
+        skipped += [(f"{name} ({text})", reason) for text, reason in reasons.items()]
         if len(settings) > MOST_SETTINGS:
-            left = len(settings) - MOST_SETTINGS
-            skipped.append((name, f"{left} more settings of {len(settings)}; the notebook draws any of them"))
+            skipped.append((name, f"{len(settings) - MOST_SETTINGS} of {len(settings)} settings; a smaller sweep draws them"))
     return drawn, skipped
 
 
@@ -226,6 +237,20 @@ def _csv(frame: pd.DataFrame) -> str:
     target = StringIO()
     frame.to_csv(target, index=False, lineterminator="\n")
     return target.getvalue()
+
+
+def _is_stale(folder: Path) -> bool:
+    """Whether there are cells that the summary does not know yet, as after a sweep that was interrupted."""
+    manifests = [path.stat().st_mtime for path in folder.glob("*/manifest.json") if not path.parent.name.startswith(".")]
+    summary = folder / "summary.parquet"
+    return bool(manifests) and (not summary.is_file() or summary.stat().st_mtime < max(manifests))
+
+
+def _summary_csv(folder: Path) -> Path:
+    """The summary as the sweep itself writes it."""
+    table = pq.read_table(folder / "summary.parquet")
+    write_atomically(folder / "summary.csv", lambda temporary: pyarrow.csv.write_csv(table, temporary))
+    return folder / "summary.csv"
 
 
 def _write(path: Path, content: str | bytes) -> Path:

@@ -1,22 +1,22 @@
 """Small builders for cases worked by hand, and one way to play a case and look at what came of it."""
 
+import textwrap
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import pytest
+from unittest import mock
 
 from engine_run import RULES, cluster_of, trace_of
 from harness import schema
+from harness.cluster import replay as replaying
 from harness.cluster.build import Rules
-from harness.cluster.hooks import load_policy
+from harness.cluster.hooks import Policy, load_policy
 from harness.cluster.outcome import Outcome
-from harness.cluster.replay import replay
+from harness.cluster.state import Own
 from harness.metrics import check_identities, jobs_table, preemptions_table, summary, utilization_table
 from harness.metrics.utilization import running_spans
 from naive import DEFAULTS
-from naive_policies import POLICIES
 from twin import differences, starts
 
 
@@ -39,10 +39,11 @@ def server(gpus: int = 1, numa: int = 1, sockets: int = 1, cores: int = 8, **mor
 
 @dataclass(frozen=True)
 class Played:
-    """What came of a case."""
+    """What came of a case; ``own`` is what the policy wrote."""
 
     outcome: Outcome
     servers: list[dict[str, Any]]
+    own: Own
 
     @cached_property
     def jobs(self) -> dict[str, dict[str, Any]]:
@@ -85,27 +86,33 @@ class Played:
         return summary(self.outcome, cluster_of(self.servers), jobs_table(self.outcome), utilization)
 
 
-def play(jobs: list[dict], servers: list[dict], policy: str | Path = "fifo_backfill", **options: Any) -> Played:
-    """Replays a case under a policy of the folder, which must then agree with its twin, or under a policy file.
+def play(jobs: list[dict], servers: list[dict], policy: str | Path | Policy = "fifo_backfill", **options: Any) -> Played:
+    """Replays a case under a policy of the folder, which must then agree with its twin, under a policy file, or under a policy.
 
     ``options`` are those of ``naive.replay``, and for a policy file its parameters too.
     """
-    if isinstance(policy, str) and policy in POLICIES:
+    if isinstance(policy, str):
         found = differences(jobs, servers, options, policy)
         assert not found, "\n".join(found)
-    own = {name: value for name, value in options.items() if name not in DEFAULTS}
     known = {**DEFAULTS, **{name: value for name, value in options.items() if name in DEFAULTS}}
-    rules = Rules(**{name: known[name] for name in RULES})
     if isinstance(policy, str):
-        has = load_policy(policy).params
-        loaded = load_policy(policy, params={name: known[name] for name in has})
-    else:
-        loaded = load_policy(file=str(policy), params=own)
-    outcome = replay(trace_of(jobs), cluster_of(servers), loaded, rules)
+        policy = load_policy(policy, params={name: known[name] for name in load_policy(policy).params})
+    elif isinstance(policy, Path):
+        policy = load_policy(file=str(policy), params={name: value for name, value in options.items() if name not in DEFAULTS})
+    written: list[Own] = []
+
+    def keep(*fields: Any) -> Own:
+        written.append(Own(*fields))
+        return written[0]
+
+    with mock.patch.object(replaying, "Own", keep):
+        outcome = replaying.replay(trace_of(jobs), cluster_of(servers), policy, Rules(**{name: known[name] for name in RULES}))
     check_identities(outcome)
-    return Played(outcome, servers)
+    return Played(outcome, servers, written[0])
 
 
-def approx(value: float) -> Any:
-    """Equal up to the rounding of a few float64 operations."""
-    return pytest.approx(value, rel=1e-14, abs=0)
+def policy_file(folder: Path, name: str, source: str) -> Path:
+    """A policy file with this source, written into ``folder``."""
+    path = folder / f"{name}.py"
+    path.write_text(textwrap.dedent(source).strip() + "\n", encoding="utf-8")
+    return path

@@ -25,8 +25,8 @@ class Layer(NamedTuple):
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
 COMPILED = ("harness.jit",)
-READ_ONLY = ("state", "view", "fit", "preempt")
-"""What a policy may see of its own side: the state's names and the predicates over it."""
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation")
+"""What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 
 RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))
 """What a replay leaves behind: all that metrics may see of either side."""
@@ -40,6 +40,7 @@ LAYERS = (
     Layer("harness.tables", may=BASE),
     Layer("harness.readers", may=(*BASE, "harness.topology")),
     Layer("harness.workload", may=BASE),
+    Layer("harness.workload.embedded", may=(*BASE, "harness.workload", "harness.topology")),
     Layer("harness.topology", may=BASE),
     Layer("harness.cluster", may=(*BASE, *COMPILED, "harness.topology"), never=("harness.cluster.policies",)),
     Layer("harness.cluster.policies", may=("harness.schema", *COMPILED, *(f"harness.cluster.{m}" for m in READ_ONLY))),
@@ -165,7 +166,7 @@ def test_a_forbidden_import_is_found(module: str, source: str):
         ("harness.readers.openb", "from harness.topology import Cluster\nimport pyarrow.csv"),
         ("harness.workload.mix", "from .draws import exponential\nfrom harness import __version__"),
         ("harness.workload.mix", "if TYPE_CHECKING:\n    from harness.topology import Cluster"),
-        ("harness.cluster.policies.godel", "from harness.cluster.view import View\nfrom ..fit import fits\nfrom . import rank"),
+        ("harness.cluster.policies.godel", "from harness.cluster.state import View\nfrom ..fit import fits\nfrom . import rank"),
         ("harness.cluster.engine", "from .state import State\nfrom harness.topology.shape import ServerShape"),
         ("harness.app", "import hydra\nfrom omegaconf import MISSING\nfrom harness.cluster.policies import fifo"),
         ("harness.__main__", "from harness.app import main"),

@@ -117,6 +117,6 @@ def _both_finished(results: Results, pair: pd.Series) -> pd.DataFrame:
     arms = []
     for suffix in ("", "_baseline"):
         cell = pair.drop(labels=["policy", "cell"]).to_dict() | {"policy": pair[f"policy{suffix}"], "cell": pair[f"cell{suffix}"]}
-        arms.append(results.table("jobs", columns, pd.DataFrame([cell])).set_index("job_id")[list(columns[1:])])
-    both = arms[0].join(arms[1], rsuffix="_baseline", how="inner")
+        arms.append(results.table("jobs", columns, pd.DataFrame([cell]))[list(columns)])
+    both = arms[0].merge(arms[1], on="job_id", suffixes=("", "_baseline"))
     return both.assign(both=(both["status"] == "finished") & (both["status_baseline"] == "finished"))

@@ -88,7 +88,7 @@ def paired(
         arms.append(arm)
     both = arms[0].merge(arms[1], on=[*by, "seed"], suffixes=("", "_baseline"))
     rows = []
-    for names, cells in both.groupby(list(by), dropna=False, sort=False, observed=True) if by else [((), both)]:
+    for names, cells in both.groupby(list(by), dropna=False, sort=False, observed=True) if by else [((), both)] if len(both) else []:
         ours, theirs = (cells[c].to_numpy(dtype=np.float64, na_value=np.nan) for c in (metric, f"{metric}_baseline"))
         change = ours - theirs
         if relative_to:

@@ -85,6 +85,7 @@ def message(jobs: pd.DataFrame, policies: list[str]) -> str:
     if p99.empty:
         return f"No {kind} job ever waited"
     least, most = p99.idxmin(), p99.idxmax()
-    if number(p99[least]) == number(p99[most]):
-        return f"99 % of {kind} jobs start within {number(p99[most])} s" + (" under every policy" if len(policies) > 1 else "")
-    return f"99 % of {kind} jobs start within {number(p99[least])} s under {least}, within {number(p99[most])} s under {most}"
+    within = {policy: "at once" if value == 0 else f"within {number(value)} s" for policy, value in p99.items()}
+    if within[least] == within[most]:
+        return f"99\N{NO-BREAK SPACE}% of {kind} jobs start {within[most]}" + (" under every policy" if len(policies) > 1 else "")
+    return f"99\N{NO-BREAK SPACE}% of {kind} jobs start {within[least]} under {least}, {within[most]} under {most}"

@@ -26,7 +26,7 @@ the baseline's goodput in the same cell, so that clusters of any size compare. G
 INSIDE = None
 """All settings in one figure."""
 
-VERDICTS = {PAYS: Look(BLUE, "-", "o"), COSTS: Look(VERMILLION, "-", "X"), SAME: Look(GREY, "-", "|"), FEW: Look(GREY, "-", "o")}
+VERDICTS = {PAYS: Look(BLUE, "-", "o"), COSTS: Look(VERMILLION, "-", "X"), SAME: Look(GREY, "-", "s"), FEW: Look(GREY, "-", "o")}
 CANDIDATES = ("domain_first", "flextopo_imp", "flextopo_exhaustive", "domain_first_cost")
 BASELINES = ("godel", "kubernetes", "priority")
 

@@ -50,7 +50,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
                 log_axis(axes, rows["mean"].min() / 1.6, rows["mean"].max() * 1.6, most=3)
                 axes.minorticks_off()
             elif told.unit == "%":
-                axes.set_xlim(0, 104)
+                axes.set_xlim(0, max(104, 104 * float(rows[["mean", "ci_high"]].max().max())))
                 axes.set_xticks([0, 50, 100])
             else:
                 axes.set_xlim(0, 1.15 * (told.scale * float(rows[["mean", "ci_high"]].max().max()) or 1.0))

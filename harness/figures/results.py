@@ -101,6 +101,8 @@ def open_results(folder: str | Path) -> Results:
         raise BadInput(f"{one_line(path)}: has no rows, must have one for each cell")
     for column in (c for c in key_columns(frame) if frame[c].dtype == object):
         frame[column] = frame[column].map(_plain)
+    order = [*key_columns(frame), "policy", "seed"]
+    frame = frame.sort_values(order, key=_sortable, kind="stable", na_position="first", ignore_index=True)
     well = frame["status"] == OK
     return Results(folder, _named_variants(frame[well].reset_index(drop=True)), frame[~well].reset_index(drop=True))
 
@@ -133,6 +135,11 @@ def _named_variants(summary: pd.DataFrame) -> pd.DataFrame:
 def _warmup(cell: object) -> float:
     value = getattr(cell, "warmup_s", 0.0)
     return float(value) if value == value and value is not None else 0.0
+
+
+def _sortable(column: pd.Series) -> pd.Series:
+    """Numbers by size, everything else by its text; a shorter list before those that begin like it."""
+    return column if pd.api.types.is_numeric_dtype(column) else column.astype("string").str.strip("[]")
 
 
 def _plain(value: object) -> object:

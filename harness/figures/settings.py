@@ -48,8 +48,8 @@ def varying(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 
 def short(column: str) -> str:
-    """The last part of a dotted key."""
-    return column.rsplit(".", 1)[-1]
+    """The last part of a dotted key, without Hydra's + or ~."""
+    return column.rsplit(".", 1)[-1].lstrip("+~")
 
 
 def value_text(value: object) -> str:

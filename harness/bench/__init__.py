@@ -1,0 +1,1 @@
+"""Speed and memory against the budgets of the design: ``python -m harness.bench``, or ``make bench``."""

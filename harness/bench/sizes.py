@@ -1,0 +1,33 @@
+"""How much is measured."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of everything that is measured; the defaults are those of the budgets.
+
+    - ``jobs``, ``servers``: of the FIFO replay; growth goes from a tenth of these jobs, and a tenth of these servers, to all.
+    - ``referees``: which of the referee values of the common workload are checked.
+    - ``command_jobs``: of T4, the whole command.
+    - ``preemptors``: online arrivals of paper_mix on 100 servers; ``wide_preemptors`` on ``wide_servers``, and the
+      first ``compared_preemptors`` of those under exhaustive search too.
+    - ``peer_jobs``: jobs of T1 that the peers are given.
+    - ``repeats``: measurements of which the best, or for growth the median, is taken.
+    """
+
+    jobs: int = 1_000_000
+    servers: int = 1_024
+    referees: tuple[str, ...] = ("T1", "T3")
+    command_jobs: int = 100_000
+    preemptors: int = 2_000
+    wide_servers: int = 10_000
+    wide_preemptors: int = 300
+    compared_preemptors: int = 30
+    peer_jobs: int = 10_000
+    repeats: int = 3
+
+
+QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100, repeats=2)
+TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, preemptors=20, wide_servers=20, wide_preemptors=10,
+             compared_preemptors=10, peer_jobs=100, repeats=1)
