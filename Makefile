@@ -6,7 +6,7 @@ READY := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long lint reproduce bench notebooks coverage traces lock clean
+.PHONY: help setup compile test test-long lint reproduce bench notebooks coverage traces lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -21,13 +21,16 @@ $(READY): pyproject.toml requirements.lock
 		{ echo "make: $$("$(PYTHON)" --version 2>&1) is too old: name a Python >= 3.11 with PYTHON=..." >&2; exit 2; }
 	"$(PYTHON)" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --editable '.[parallel,notebooks,dev]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint requirements.lock --editable '.[parallel,notebooks,dev]'
 	@touch $@
 
-test: $(READY) ## run the test suite
+compile: $(READY) ## compile the replay loop and all policies once, before processes fan out
+	$(BIN)/python -m harness.compile
+
+test: compile ## run the test suite
 	$(PYTEST) -m 'not slow'
 
-test-long: $(READY) ## run the test suite with the tests marked slow
+test-long: compile ## run the test suite with the tests marked slow
 	$(PYTEST)
 
 lint: $(READY) ## ruff, pyright and the import rules of the layers
@@ -35,13 +38,13 @@ lint: $(READY) ## ruff, pyright and the import rules of the layers
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
-reproduce: $(READY) ## every paper experiment, its figures and results/REPRODUCTION.md (QUICK=1 for a short look)
+reproduce: compile ## every paper experiment, its figures and results/REPRODUCTION.md (QUICK=1 for a short look)
 	$(BIN)/python -m harness.reproduce $(if $(filter-out 0,$(QUICK)),--quick)
 
-bench: $(READY) ## measure speed and memory against the budgets
+bench: compile ## measure speed and memory against the budgets
 	$(BIN)/python -m harness.bench
 
-notebooks: $(READY) ## execute the notebooks
+notebooks: compile ## execute the notebooks
 	$(if $(wildcard notebooks/*.py),$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py)
 	$(BIN)/python -m pytest -q --nbmake --nbmake-kernel=python3 --nbmake-timeout=600 notebooks/*.ipynb
 

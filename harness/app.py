@@ -212,7 +212,8 @@ def default_out(words: list[str]) -> str:
     for word in words:
         key, _, value = word.lstrip("+").partition("=")
         named[key] = value
-    name = named.get("experiment") or (Path(named["policy.file"]).stem if "policy.file" in named else None) or named.get("policy", "domain_first")
+    policy = Path(named["policy.file"]).stem if "policy.file" in named else named.get("policy", "domain_first")
+    name = named.get("experiment") or policy
     return "results/runs/" + re.sub(r"[^\w.+-]+", "+", name).strip("+")
 
 

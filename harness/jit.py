@@ -1,24 +1,27 @@
 """Compilation, bits and the wall clock, with the same meaning when NUMBA_DISABLE_JIT=1."""
 
 import time
+from typing import Any
 
 import numba
 import numpy as np
-from numba import njit, types
+from numba import types
 
-JIT = not numba.config.DISABLE_JIT
+njit: Any = numba.njit
+config: Any = numba.config
+JIT = not config.DISABLE_JIT
 
-kernel = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+kernel: Any = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 """Decorator of the functions that compiled code calls: cached across processes, IEEE division, no entry from Python. They may not
 allocate: without reference counts, which would take most of the time, there is nobody to free what they made."""
 
-inlined = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=True)
+inlined: Any = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=True)
 """A kernel that is compiled into its callers: passing the state costs more than what a small step does."""
 
-allocating = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+allocating: Any = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """The same for functions that make arrays: called rarely, they hand the loops to kernels."""
 
-entry = njit(cache=True, error_model="numpy")
+entry: Any = njit(cache=True, error_model="numpy")
 """Decorator of the compiled functions that Python calls."""
 
 
@@ -72,27 +75,19 @@ def total(values):
     return result
 
 
-@allocating
-def records(n, dtype):
+def _wall_ns(timespec):
+    """Monotonic wall clock in nanoseconds; ``timespec`` is an i64 (2,) array to write to."""
+    _clock_gettime(_CLOCK_MONOTONIC, timespec.ctypes.data)
+    return timespec[0] * 1_000_000_000 + timespec[1]
+
+
+def _records(n, dtype):
     """``n`` zeroed records of a record type."""
     return np.zeros(n, dtype)
 
 
-if JIT:
-    _CLOCK_MONOTONIC = 1
-    _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
+_CLOCK_MONOTONIC = 1
+_clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
 
-    @kernel
-    def wall_ns(timespec):
-        """Monotonic wall clock in nanoseconds; ``timespec`` is an i64 (2,) array to write to."""
-        _clock_gettime(_CLOCK_MONOTONIC, timespec.ctypes.data)
-        return timespec[0] * 1_000_000_000 + timespec[1]
-else:
-
-    def records(n, dtype):
-        """``n`` zeroed records of a record type."""
-        return np.zeros(n, dtype).view(np.recarray)
-
-    def wall_ns(timespec):
-        """Monotonic wall clock in nanoseconds; ``timespec`` is unused here."""
-        return time.monotonic_ns()
+wall_ns: Any = kernel(_wall_ns) if JIT else lambda timespec: time.monotonic_ns()
+records: Any = allocating(_records) if JIT else lambda n, dtype: np.zeros(n, dtype).view(np.recarray)

@@ -54,8 +54,8 @@ IMPORTS = {
 }
 """Public traces: harness-traces format and file below the folder of public traces."""
 
-SAMPLE_SERVER = ("The paper's mix is not published; this is the one of its authors' sample server (1-card batch, 2-card online, 100 servers of "
-                 "2 sockets and 8 RTX 4090, always full). ")
+SAMPLE_SERVER = ("The paper's mix is not published; this is the one of its authors' sample server (1-card batch, 2-card online, "
+                 "100 servers of 2 sockets and 8 RTX 4090, always full). ")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -153,9 +153,10 @@ def judge(done: dict[str, Path], quick: bool) -> list[Claim]:
     count = "200 preemptions for each seed instead of 5,000." if quick else ""
     command = "harness -m +experiment=hit_rate"
     return [
-        claim("flextopo-hit-rate-baseline", "flextopo", "topology-affinity hit rate of Gödel's preemption", "%", 44.5, interval(hits["godel"]),
-              scale=100, command=command, setup_difference=f"{SAMPLE_SERVER}A blind choice of 2 of 8 one-card instances hits with probability "
-              f"3/7 = 42.9 %, which is what is measured; secondary notes give the published value. {count}"),
+        claim("flextopo-hit-rate-baseline", "flextopo", "topology-affinity hit rate of Gödel's preemption", "%", 44.5,
+              interval(hits["godel"]), scale=100, command=command,
+              setup_difference=f"{SAMPLE_SERVER}A blind choice of 2 of 8 one-card instances hits with probability 3/7 = 42.9 %, which is "
+              f"what is measured; secondary notes give the published value. {count}"),
         claim("flextopo-hit-rate", "flextopo", "topology-affinity hit rate of FlexTopo (IMP)", "%", 100.0, interval(hits["flextopo_imp"]),
               scale=100, command=command, setup_difference=f"{SAMPLE_SERVER}{count}"),
         claim("flextopo-gain", "flextopo", "gain in hit rate over Gödel's preemption", "points", (55.0, 55.5),
@@ -163,7 +164,8 @@ def judge(done: dict[str, Path], quick: bool) -> list[Claim]:
               command=command, setup_difference=f"{SAMPLE_SERVER}The abstract's '+55 %' is read as points (44.5 to 100 %). {count}"),
         claim("flextopo-imp-time", "flextopo", "candidate search time of IMP against exhaustive search", "%", (-33.9, -32.8),
               interval(change("search_wall_us_p50").to_numpy()), scale=100, command=command,
-              setup_difference=f"Median wall-clock time per decision of our compiled searches, which scan all servers; theirs is Go. {count}"),
+              setup_difference="Median wall-clock time per decision of our compiled searches, which scan all servers; theirs is Go. "
+              f"{count}"),
         claim("flextopo-imp-sets", "flextopo", "victim sets tried by IMP against exhaustive search", "%", (-33.9, -32.8),
               interval(change("subsets_tried_mean").to_numpy()), scale=100, command=command,
               setup_difference=f"The machine-independent cost behind the published time, which includes more than trying sets. {count}"),
@@ -181,17 +183,18 @@ def answers(done: dict[str, Path]) -> list[Section]:
             text = f"{row['difference']:+.3g} [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
             table.rows.append([str(row["cluster"]), str(row["workload.load"]), row["axis"].replace("\n", " "), text, str(row["verdict"])])
         sections.append(Section("Where topology-aware preemption pays", "\n".join([
-            "Services that follow the day, half of them guaranteed, with batch and training in the valleys; instances that span sockets run at",
-            "0.8 of their speed (an assumption). Differences of domain_first against Gödel's preemption under the same seed "
+            "Services that follow the day, half of them guaranteed, with batch and training in the valleys; instances that span",
+            "sockets run at 0.8 of their speed (an assumption). Differences of domain_first against Gödel's preemption under the same seed "
             "(`harness -m +experiment=pays`).", "", table.markdown(),
         ])))
     if "guarantees" in done:
         summary = open_results(done["guarantees"]).summary
-        table = Grid(["policy", "guaranteed share", "decisions that ran (%)", "hit rate (%)", "online mean wait (s)", "lost GPU s per GPU placed"],
-                     [], (0,))
+        table = Grid(["policy", "guaranteed share", "decisions that ran (%)", "hit rate (%)", "online mean wait (s)",
+                      "lost GPU s per GPU placed"], [], (0,))
         for (policy, share), cells in summary.groupby(["policy", "workload.guaranteed_share"]):
             means = [cells[m].mean() for m in ("ran_share", "hit_rate_victims", "wait_s_mean_online", "lost_gpu_s_per_gpu_placed")]
-            table.rows.append([policy, f"{share:g}", f"{100 * means[0]:.1f}", f"{100 * means[1]:.1f}", f"{means[2]:.3g}", f"{means[3]:.4g}"])
+            shares = [f"{100 * mean:.1f}" for mean in means[:2]]
+            table.rows.append([str(policy), f"{share:g}", *shares, f"{means[2]:.3g}", f"{means[3]:.4g}"])
         sections.append(Section("What a guarantee costs a blind policy", "\n".join([
             "The paper's mix with a share of the online instances guaranteed: what a blind policy frees cannot keep the guarantee, so the",
             "decision does not run (`harness -m +experiment=guarantees`). Means over seeds.", "", table.markdown(),

@@ -51,7 +51,7 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
     """Sweeps that differ in what varies."""
     base = tmp_path_factory.mktemp("sweeps")
     make_sweep(base / "plain")
-    make_sweep(base / "every_policy", ALL, range(2), LOADED)
+    make_sweep(base / "every_policy", ALL, range(2), LOADED[:2])
     make_sweep(base / "mixes", ("godel", "kubernetes", "flextopo_imp", "domain_first"), range(10), MIXES)
     grid = [{**a, **b, "cluster": c} for a, b, c in itertools.product(MIXES[:2], LOADED[:2], ("rtx4090_x100", "dgx_a100"))]
     make_sweep(base / "grid", ("godel", "domain_first"), range(10), grid)

@@ -1,6 +1,7 @@
 """What holds in every replay, whatever the policy: resources, gangs, guarantees, times, and how results follow from the trace."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -51,9 +52,14 @@ def loaded(policy: str, options: dict[str, Any]) -> Policy:
     return load_policy(policy, params={name: value for name, value in {**DEFAULTS, **options}.items() if name in has})
 
 
+@cache
+def watching() -> Policy:
+    return load_policy(file=str(Path(audit.__file__)))
+
+
 def audited(policy: Policy, expected: int) -> Policy:
     """The same policy, watched by tests/audit.py."""
-    watch = load_policy(file=str(Path(audit.__file__)))
+    watch = watching()
     hooks, defined = list(policy.hooks), list(policy.defined)
     admit, blocked = HOOKS.index("admit"), HOOKS.index("blocked")
     look, theirs = watch.hooks[admit], policy.hooks[admit]

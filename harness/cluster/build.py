@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,13 +109,13 @@ def _unjudged(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Ar
     instances = records(int(jobs.end_instance[-1]) if len(jobs) else 0, INSTANCE_STATE)
     instances.job = np.repeat(np.arange(len(jobs)), jobs.end_instance - jobs.first_instance)
     instances.server = instances.ran_on = instances.next = instances.prev = -1
-    held = records(len(servers) * len(ranks), EVICTABLE).reshape(len(servers), len(ranks))
+    held = records((len(servers), len(ranks)), EVICTABLE)
     held.newest = -np.inf
     view = View(
         np.array([0.0, rules.horizon_s, rules.grace_s, rules.min_runtime_s, 60.0]),
         np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning)]),
         rules.speeds(), shapes, domain, largest, gpu_numa, shape_cores, classes,
-        records(len(classes) * len(shapes), ON_SHAPE).reshape(len(classes), len(shapes)), ranks, jobs, servers,
+        records((len(classes), len(shapes)), ON_SHAPE), ranks, jobs, servers,
         np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size, instances,
         np.zeros((len(instances), shape_cores.shape[1]), np.int64),
     )
@@ -133,8 +134,8 @@ def smallest_state() -> View:
     return _unjudged(trace, Cluster("smallest", (shape,), zero, zero, zero), Rules())[0]
 
 
-def records(n: int, dtype: np.dtype) -> Table:
-    return np.zeros(n, dtype).view(np.recarray)
+def records(shape: int | tuple[int, int], dtype: np.dtype) -> Table:
+    return np.zeros(shape, dtype).view(np.recarray)
 
 
 def _numbers(trace: pa.Table, name: str, missing: float = np.nan) -> Array:
@@ -163,7 +164,7 @@ def _shapes(cluster: Cluster) -> tuple[Table, Table, Array, Array, Array]:
         raise BadInput(f"cluster {cluster.name}: a server has {n_gpus} GPUs; the engine takes {MAX_GPUS} at most")
     domains = [shape.domains() for shape in cluster.shapes]
     K, D, N = len(cluster.shapes), max(map(len, domains)), max(len(shape.numa_cores) for shape in cluster.shapes)
-    shapes, domain = records(K, SHAPE), records(K * D, DOMAIN).reshape(K, D)
+    shapes, domain = records(K, SHAPE), records((K, D), DOMAIN)
     largest, gpu_numa, cores = np.zeros((K, len(schema.LEVELS)), np.int64), np.zeros((K, n_gpus), np.int64), np.zeros((K, N), np.int64)
     for k, shape in enumerate(cluster.shapes):
         shapes[k] = shape.gpus, len(shape.numa_cores), len(domains[k]), shape.memory_mib
@@ -238,7 +239,7 @@ def _jobs(trace: pa.Table, klass: Array, classes: Table) -> Table:
     fresh.status, fresh.speed, fresh.level, fresh.due = UNSUBMITTED, 1.0, UNPINNED, np.inf
     fresh.first_start = fresh.start = fresh.finish = np.nan
     fresh.evicted_at = fresh.retry_at = -np.inf
-    jobs = np.repeat(fresh, trace.num_rows)
+    jobs: Any = np.repeat(fresh, trace.num_rows)
     jobs.klass = klass
     kind, kinds = _codes(trace.column("kind"))
     jobs.kind = _positions(kinds, schema.KINDS)[kind]

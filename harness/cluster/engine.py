@@ -3,7 +3,7 @@
 It knows events, queues and claims, and nothing of any policy. specs/replay-semantics.md is its contract.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, typeof, types
@@ -41,7 +41,7 @@ from harness.cluster.state import (
     Own,
     read_only,
 )
-from harness.jit import JIT, inlined
+from harness.jit import JIT, inlined, njit
 
 IDLE_TICKS_S = 86400.0
 """With ticks, the replay ends after so many seconds of them in which nothing ran, arrived or was claimed."""
@@ -201,7 +201,7 @@ def _signature():
     return types.int64(*map(typeof, pieces), *hooks, defined, types.float64, types.int64)
 
 
-run = njit(_signature(), cache=True, error_model="numpy", nogil=True, _nrt=False)(replay) if JIT else replay
+run: Any = njit(_signature(), cache=True, error_model="numpy", nogil=True, _nrt=False)(replay) if JIT else replay
 
 
 def fresh(state):

@@ -31,7 +31,7 @@ from harness.cluster.build import smallest_state
 from harness.cluster.fit import best_fit
 from harness.cluster.state import GO_ON, Own, read_only
 from harness.errors import BadInput
-from harness.jit import JIT
+from harness.jit import JIT, njit
 
 POLICIES = Path(__file__).parent / "policies"
 
@@ -86,7 +86,7 @@ class Policy:
 
 
 @cache
-def signatures() -> dict[str, types.Type]:
+def signatures() -> dict[str, Any]:
     """Numba signature of each hook."""
     view = typeof(read_only(smallest_state()))
     own = typeof(Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1))))

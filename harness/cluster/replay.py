@@ -43,7 +43,7 @@ def replay(trace: pa.Table, cluster: Cluster, policy: Policy, rules: Rules, prog
     horizon = state.clock[HORIZON]
     end = float(horizon if horizon < np.inf else where.last[engine.LAST_EVENT])
     state.clock[NOW] = end
-    reasons = {int(c): why_impossible(state, c) for c in np.flatnonzero(state.classes.possible == 0)}
+    reasons = {int(c): why_impossible(state, int(c)) for c in np.flatnonzero(state.classes.possible == 0)}
     return Outcome(trace, order, state, log, reasons, int(where.tally[engine.EVENTS]), int(state.count[DECISIONS]), end,
                    int(pending.fault[CAPPED]))
 
