@@ -185,7 +185,7 @@ def test_the_command_lists_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(("words", "expected"), [
-    (["nowhere"], "nowhere: no such folder"), ([], "required: DIR"), (["."], "has no summary.parquet"), (["a", "--nonsense"], "--nonsense")])
+    (["nowhere"], "nowhere: no such folder"), ([], "required: DIR"), (["."], "has no summary.parquet"), (["a", "--bad"], "--bad")])
 def test_a_wrong_folder_is_one_line(words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                     capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)

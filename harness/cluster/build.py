@@ -102,7 +102,7 @@ def _unjudged(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Ar
     classes.rank = np.searchsorted(priorities, classes.priority)
     ranks = records(len(priorities), RANK)
     ranks.priority = priorities
-    evictable = classes[classes.preemptible == 1]
+    evictable: Any = classes[classes.preemptible == 1]
     np.maximum.at(ranks["most_gpus"], evictable.rank, np.minimum(evictable.instances * evictable.gpus, gpu_numa.shape[1]))
     jobs = _jobs(trace, klass, classes)
     servers, bucket, bucket_size = _servers(cluster, shapes, shape_cores, gpu_numa.shape[1])

@@ -6,7 +6,7 @@ It knows events, queues and claims, and nothing of any policy. specs/replay-sema
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, typeof, types
+from numba import typeof, types
 
 from harness.cluster.build import smallest_state
 from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, STARTED, drop_claim, mature, new_pending, rejoin, try_job

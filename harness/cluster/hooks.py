@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit, typeof, types
+from numba import typeof, types
 
 from harness.cluster.build import smallest_state
 from harness.cluster.fit import best_fit
