@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass, field
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,8 @@ class Reporter:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 (all well), 1 (a cell failed) or 2 (bad input)."""
+    if argv is None:
+        start_lightly()
     words = list(sys.argv[1:] if argv is None else argv)
     words = ["dry_run=true" if word == "--dry-run" else word for word in words]
     words.sort(key=lambda word: word not in ("-m", "--multirun"))  # overrides may stand on both sides of it
@@ -194,6 +197,28 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         sys.argv = before
+
+
+def start_lightly() -> None:
+    """Keeps two large imports out of the command: docs/decisions/0002-start-up.md says why, and what they cost."""
+    hidden = Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        import numba.core.registry
+        import pyarrow
+
+        numba.core.registry.cpu_target.target_context.refresh()
+        pyarrow.array([0])
+    finally:
+        sys.meta_path.remove(hidden)
+
+
+class Hidden(MetaPathFinder):
+    """Makes pandas and scipy look as if they were not installed."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname.partition(".")[0] in ("pandas", "scipy"):
+            raise ModuleNotFoundError(f"{fullname} is hidden while the command starts", name=fullname)
 
 
 def conclude(out: Path, began: float) -> int:

@@ -166,9 +166,6 @@ def judge(done: dict[str, Path], quick: bool) -> list[Claim]:
               interval(change("search_wall_us_p50").to_numpy()), scale=100, command=command,
               setup_difference="Median wall-clock time per decision of our compiled searches, which scan all servers; theirs is Go. "
               f"{count}"),
-        claim("flextopo-imp-sets", "flextopo", "victim sets tried by IMP against exhaustive search", "%", (-33.9, -32.8),
-              interval(change("subsets_tried_mean").to_numpy()), scale=100, command=command,
-              setup_difference=f"The machine-independent cost behind the published time, which includes more than trying sets. {count}"),
     ]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -27,7 +26,7 @@ from harness.figures.intervals import COSTS, FEW, PAYS, SAME, UNDEFINED, Interva
 from harness.figures.labels import is_metric, label, number
 from harness.figures.results import Results, newest_results, open_results
 from harness.figures.settings import NotDrawn, key_columns, load_column, mix_of, mix_text, random_hit_rate, setting_text, split
-from harness.figures.style import LOOKS, balanced, image, in_order, log_axis, looks, save, styled
+from harness.figures.style import LOOKS, balanced, image, in_order, log_axis, looks, save, settle, styled
 from synthetic_results import make_sweep
 
 ALL = tuple(LOOKS)
@@ -42,6 +41,7 @@ CASES = {
     "plain": (hit_rate, preemption_efficiency, search_cost, latency_cdf, utilization_day, pays),
     "every_policy": (hit_rate, preemption_efficiency, search_cost, latency_cdf, utilization_day, policy_load_heatmap, pays),
     "mixes": (card_mix, pays),
+    "labels": (pays,),
     "grid": (pays,),
 }
 
@@ -55,6 +55,7 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
     make_sweep(base / "mixes", ("godel", "kubernetes", "flextopo_imp", "domain_first"), range(10), MIXES)
     grid = [{**a, **b, "cluster": c} for a, b, c in itertools.product(MIXES[:2], LOADED[:2], ("rtx4090_x100", "dgx_a100"))]
     make_sweep(base / "grid", ("godel", "domain_first"), range(10), grid)
+    make_sweep(base / "labels", ("godel", "domain_first"), range(2), MIXES[:3])
     return {name: open_results(base / name) for name in CASES}
 
 
@@ -70,8 +71,8 @@ def drawn(results: Results, module) -> Figure:
                          ids=lambda value: value if isinstance(value, str) else value.__name__.rpartition(".")[2])
 def test_every_text_is_on_the_page_and_none_covers_another(sweeps: dict[str, Results], sweep: str, module):
     figure = drawn(sweeps[sweep], module)
+    settle(figure)
     with styled():
-        FigureCanvasAgg(figure).draw()
         page = figure.bbox.padded(1.0)
         boxes = [(t.get_text(), t.get_window_extent()) for t in visible_texts(figure)]
     assert len(boxes) > 5
@@ -151,6 +152,15 @@ def test_figures_without_their_data_say_why(sweeps: dict[str, Results], tmp_path
         drawn(quiet, latency_cdf)
     with pytest.raises(NotDrawn, match="has no column nothing"):
         quiet.table("utilization", ["nothing"], quiet.summary)
+
+
+def test_mixes_of_constant_cards_and_varying_weights_make_a_curve(tmp_path: Path):
+    weights = ("[1, 0]", "[0.75, 0.25]", "[0, 1]")
+    mixes = [{"workload.online_cards": "[2, 4]", "workload.online_card_weights": w} for w in weights]
+    figure = drawn(open_results(make_sweep(tmp_path, ("godel", "domain_first"), range(2), mixes, jobs=30)), card_mix)
+    assert len(figure.axes) == 1
+    closed_form = max(figure.axes[0].lines, key=lambda line: len(line.get_xdata()))
+    assert closed_form.get_ydata()[[0, -1]] == pytest.approx([100 * 3 / 7, 100 * 2 / 70])
 
 
 def test_pays_counts_verdicts_and_scales_to_the_baseline():

@@ -17,7 +17,7 @@ from harness.metrics import preemptions_table
 from harness.topology import Cluster
 from harness.workload import load
 
-CLUSTER, SERVERS = "rtx4090_x100", 100
+CLUSTER = "rtx4090_x100"
 SEARCH_COST = ("subsets_tried", "servers_scanned", "search_wall_us")
 """Columns of the preemptions table that say how the winner was found, not which."""
 
@@ -58,9 +58,10 @@ def mix(preemptors: int, servers: int, **more: float) -> pa.Table:
 
 def searches(sizes: Sizes, folder: Path) -> Iterator[Row]:
     """Decisions of every kind of search on the paper's 100 servers."""
-    trace, cluster = mix(sizes.preemptors, SERVERS), cluster_of(CLUSTER, SERVERS)
+    servers = sizes.mix_servers
+    trace, cluster = mix(sizes.preemptors, servers), cluster_of(CLUSTER, servers)
     found = {policy: searched(trace, cluster, policy) for policy in TARGETS_US}
-    where = f"paper_mix, {SERVERS} servers"
+    where = f"paper_mix, {servers:,} servers"
     for policy, target in TARGETS_US.items():
         one = found[policy]
         yield Row(f"{where}: one search of {policy}", one.wall_us, "us", target, "<=", True, f"median of {one.decisions:,} decisions")
@@ -73,7 +74,7 @@ def searches(sizes: Sizes, folder: Path) -> Iterator[Row]:
     yield Row(f"{where}: search time of flextopo_imp over exhaustive's", imp.wall_us / exhaustive.wall_us, "x",
               detail="medians; published: 0.66 to 0.67")
     few = max(1, sizes.preemptors // 10)
-    pair = [(mix(n, SERVERS, warmup_s=0.0), cluster) for n in (few, 10 * few)]
+    pair = [(mix(n, servers, warmup_s=0.0), cluster) for n in (few, 10 * few)]
     yield growth_of(f"10 x the preemptors: {few:,} to {10 * few:,} on {where}, domain_first", pair, "domain_first", sizes.repeats,
                     LARGEST_GROWTH_BY_JOBS)
 

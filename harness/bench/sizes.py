@@ -10,7 +10,7 @@ class Sizes:
     - ``jobs``, ``servers``: of the FIFO replay; growth goes from a tenth of these jobs, and a tenth of these servers, to all.
     - ``referees``: which of the referee values of the common workload are checked.
     - ``command_jobs``: of T4, the whole command.
-    - ``preemptors``: online arrivals of paper_mix on 100 servers; ``wide_preemptors`` on ``wide_servers``, and the
+    - ``preemptors``: online arrivals of paper_mix on ``mix_servers``; ``wide_preemptors`` on ``wide_servers``, and the
       first ``compared_preemptors`` of those under exhaustive search too.
     - ``peer_jobs``: jobs of T1 that the peers are given.
     - ``repeats``: measurements of which the best, or for growth the median, is taken.
@@ -20,6 +20,7 @@ class Sizes:
     servers: int = 1_024
     referees: tuple[str, ...] = ("T1", "T3")
     command_jobs: int = 100_000
+    mix_servers: int = 100
     preemptors: int = 2_000
     wide_servers: int = 10_000
     wide_preemptors: int = 300
@@ -29,5 +30,5 @@ class Sizes:
 
 
 QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100, repeats=2)
-TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, preemptors=20, wide_servers=20, wide_preemptors=10,
-             compared_preemptors=10, peer_jobs=100, repeats=1)
+TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, mix_servers=4, preemptors=20, wide_servers=8,
+             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, repeats=1)

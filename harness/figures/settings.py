@@ -95,9 +95,9 @@ def load_column(summary: pd.DataFrame) -> str:
 
 
 def mix_columns(summary: pd.DataFrame) -> list[str]:
-    """Columns of the card mix that vary. Raises NotDrawn when none does."""
-    found = [c for c in varying(summary, key_columns(summary)) if short(c) in CARDS]
-    if not found:
+    """All columns of the card mix. Raises NotDrawn when none of them varies."""
+    found = [c for c in key_columns(summary) if short(c) in CARDS]
+    if not varying(summary, found):
         raise NotDrawn("no card mix varies; sweep workload.online_cards with workload.online_card_weights")
     return found
 

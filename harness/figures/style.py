@@ -203,15 +203,19 @@ def log_axis(axes: Axes, low: float, high: float, most: int = 5) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def image(figure: Figure, kind: str) -> bytes:
-    """The figure as an image, ``kind`` is png or svg; without a date or version, and with fixed element names.
-
-    The layout is made once, so that all images of a figure agree.
-    """
-    with styled():
-        if figure.get_layout_engine() is not None:
+def settle(figure: Figure) -> None:
+    """Makes the layout final, once, so that all images of a figure agree. It takes two passes: ticks change when axes do."""
+    if figure.get_layout_engine() is not None:
+        with styled():
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+
+
+def image(figure: Figure, kind: str) -> bytes:
+    """The figure as an image, ``kind`` is png or svg; without a date or version, and with fixed element names."""
+    settle(figure)
+    with styled():
         target = BytesIO()
         figure.savefig(target, format=kind, metadata={"Software": None} if kind == "png" else {"Date": None, "Creator": None})
     return target.getvalue()
