@@ -161,7 +161,7 @@ BOOKED_TWICE, NO_SERVER = "places it where it does not fit", "proposes a server 
 PROTECTED, TWICE, TOO_LITTLE = "evicts a job that may not be evicted", "names a victim twice", "evicts too little"
 INTENTIONS = [
     # What the policy proposes, and the job, server, victim and complaint that must be named.
-    ("a full server", {"place": 0}, "p", 0, "", BOOKED_TWICE),
+    ("a full server", {"place": 0}, "w", 0, "", BOOKED_TWICE),
     ("a server out of range", {"place": 7}, "e", 7, "", NO_SERVER),
     ("a protected job", {"first": 2, "number": 1}, "p", 0, "n", PROTECTED),
     ("a job of equal priority", {"first": 1, "number": 1}, "p", 0, "e", PROTECTED),
@@ -183,13 +183,16 @@ def invalid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("proposal", "who", "where", "victim", "complaint"), [case[1:] for case in INTENTIONS],
                          ids=[case[0] for case in INTENTIONS])
 def test_an_invalid_intention_stops_the_replay(proposal: dict, who: str, where: int, victim: str, complaint: str, invalid: Path):
-    """e, of p's own priority, is placed first, on server 1 of 1 GPU. v (2 GPUs), n (not preemptible) and w fill server 0. p wants 2."""
+    """e, of p's own priority, is placed first, on server 1 of 1 GPU. v (2 GPUs), n (not preemptible) and w fill server 0. p wants 2.
+
+    Where everybody is sent to server 0, e, v and n fill its 4 GPUs and w is one too many.
+    """
     jobs = [job("v", 0, 100, 2, preemptible=True), job("e", 0, 100, preemptible=True, priority=1), job("n", 0, 100),
             job("w", 0, 100, preemptible=True), job("p", 5, 5, 2, priority=1)]
     with pytest.raises(InvalidIntention) as raised:
         play(jobs, [server(4), server()], invalid, **proposal)
     said = str(raised.value)
-    time = 0 if who == "e" else 5
+    time = 5 if who == "p" else 0
     assert said.startswith(f"policy wrong, job {who}, server {where}{', victim ' + victim if victim else ''}, time {time} s: ")
     assert complaint in said and "\n" not in said
 

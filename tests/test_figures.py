@@ -69,10 +69,13 @@ def drawn(results: Results, module) -> Figure:
 
 @pytest.mark.parametrize(("sweep", "module"), [(s, m) for s, modules in CASES.items() for m in modules],
                          ids=lambda value: value if isinstance(value, str) else value.__name__.rpartition(".")[2])
-def test_every_text_is_on_the_page_and_none_covers_another(sweeps: dict[str, Results], sweep: str, module):
+@pytest.mark.parametrize("dpi", [72, 150], ids=["svg", "png"])
+def test_every_text_is_on_the_page_and_none_covers_another(sweeps: dict[str, Results], sweep: str, module, dpi: int):
     figure = drawn(sweeps[sweep], module)
     settle(figure)
+    figure.set_dpi(dpi)
     with styled():
+        figure.draw_without_rendering()
         page = figure.bbox.padded(1.0)
         boxes = [(t.get_text(), t.get_window_extent()) for t in visible_texts(figure)]
     assert len(boxes) > 5

@@ -28,6 +28,16 @@ def test_every_policy_has_a_twin():
     assert set(policy_names()) == set(POLICIES)
 
 
+NAMED = [("godel", 27), ("kubernetes", 35), ("volcano_topology", 90), ("random_victim", 6), ("flextopo_exhaustive", 11),
+         ("flextopo_imp", 41), ("domain_first", 45), ("domain_first_cost", 37), ("easy_backfill", 8), ("fifo_backfill", 3)]
+"""Worlds with many decisions, failed claims, grace, end times, shares, gangs and racks, for tests/test_sabotage.py."""
+
+
+@pytest.mark.parametrize(("policy", "seed"), NAMED)
+def test_equal_on_named_worlds(policy: str, seed: int):
+    agree(policy, range(seed, seed + 1))
+
+
 @POLICY
 def test_equal_on_seeded_worlds(policy: str):
     agree(policy, range(IN_DEFAULT_RUN))

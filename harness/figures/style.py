@@ -60,6 +60,7 @@ RC: dict[str, Any] = {
     "ytick.color": INK,
     "figure.facecolor": "white",
     "savefig.dpi": 150,
+    "text.hinting": "none",  # hinted text is wider at some resolutions: a layout would not fit all images of a figure
     "svg.hashsalt": "colocation-harness",
     "svg.fonttype": "path",
 }
