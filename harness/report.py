@@ -127,7 +127,7 @@ def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple
             full = name if len(settings) == 1 else f"{name}-{_slug(text)}"
             headline = " ".join(part.get_text().replace("\n", " ") for part in figure.texts)
             drawn.append(Drawn(full, headline, str(module.CAPTION), image(figure, "png"), image(figure, "svg")))
-        if len(set(reasons.values())) == 1 and len(reasons) == len(settings):
+        if len(set(reasons.values())) == 1 and len(reasons) == min(len(settings), MOST_SETTINGS):
             skipped.append((name, reasons.popitem()[1]))
             continue
         skipped += [(f"{name} ({text})", reason) for text, reason in reasons.items()]

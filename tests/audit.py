@@ -101,13 +101,13 @@ def count_server(view, own, s):
 @njit(cache=True)
 def count_evictable(view, own, s):
     """Recounts the aggregates of the running preemptible jobs of server ``s``, by priority."""
-    for rank in range(len(view.priorities)):
+    for rank in range(view.evictable.shape[1]):
         gpu, cpu, newest = 0, 0, -np.inf
         i = view.servers.first[s]
         while i >= 0:
             job = view.instances.job[i]
             c = view.jobs.klass[job]
-            if view.jobs.status[job] == RUNNING and view.classes.preemptible[c] and view.classes.priority[c] == view.priorities[rank]:
+            if view.jobs.status[job] == RUNNING and view.classes.preemptible[c] and view.classes.rank[c] == rank:
                 gpu += view.classes.gpus[c] * view.classes.milli[c]
                 cpu += view.classes.cpu[c]
                 newest = max(newest, view.jobs.start[job])
@@ -162,9 +162,9 @@ def admit(view, own, job):
 @njit(cache=True)
 def may_go(view, victim, job):
     """Whether ``victim`` may be evicted for ``job`` now."""
-    v, c = view.jobs.klass[victim], view.jobs.klass[job]
+    v, c, now = view.jobs.klass[victim], view.jobs.klass[job], view.clock[NOW]
     return (view.jobs.status[victim] == RUNNING and view.classes.preemptible[v] and view.classes.priority[v] < view.classes.priority[c]
-            and not view.clock[NOW] - view.jobs.start[victim] < view.clock[MIN_RUNTIME_S] and view.jobs.evicted_at[victim] != view.clock[NOW])
+            and not now - view.jobs.start[victim] < view.clock[MIN_RUNTIME_S] and view.jobs.evicted_at[victim] != now)
 
 
 @njit(cache=True)

@@ -368,3 +368,12 @@ def test_warm_up_is_left_out(tmp_path: Path):
     results = open_results(make_sweep(tmp_path, ("godel",), range(1), [{"warmup_s": 40_000.0}]))
     assert results.table("jobs", ["job_id"], results.summary)["submit_time"].min() >= 40_000
     assert results.table("preemptions", ["decision_id"], results.summary)["time"].min() >= 40_000
+
+
+def test_equal_policies_are_not_ranked():
+    rows = pd.DataFrame({"policy": ["a", "b"], "t_start": 0.0, "t_end": 10.0, "gpu_alloc_online": 3.0, "gpu_alloc_batch": 5.0,
+                         "gpu_alloc_training": 0.0, "queue_len": [4.0, 4.0]})
+    assert utilization_day.message(rows) == "8 GPUs are held on average under every policy; the queue peaks at 4 jobs"
+    rows.loc[1, ["gpu_alloc_batch", "queue_len"]] = [3.0, 2.0]
+    assert utilization_day.message(rows) == (
+        "8 GPUs are held on average under a, 6 under b; the queue peaks at 2 jobs under b, 4 under a")

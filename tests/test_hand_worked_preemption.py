@@ -101,6 +101,14 @@ def test_the_last_tie_goes_to_the_smallest_indices():
         assert first_row([*jobs, job("p", 10, 5, 2, priority=5)], [server(6)], policy)["victims"] == ["b"]
 
 
+def test_indices_are_compared_as_sorted_lists():
+    # a takes GPU 0, x GPU 1, b and c GPUs 2 and 3; x ends at 1 and d takes GPU 1 at 2. p wants a whole node: {a, d} or {b, c}. Both
+    # have earliest start 0 and are alike in all else: [0, 4] comes before [2, 3].
+    jobs = [batch("a"), job("x", 0, 1), batch("b"), batch("c"), batch("d", 2), job("p", 10, 5, 2, priority=5, affinity="guaranteed")]
+    for policy in ("flextopo_exhaustive", "flextopo_imp", "domain_first"):
+        assert first_row(jobs, [HALVES], policy)["victims"] == ["a", "d"]
+
+
 def eight(odd_may_go: bool = True) -> list[dict[str, Any]]:
     """b0 to b7, started at 0 to 7, on GPUs 0 to 7 of four NUMA nodes in two sockets; b0 and b7 have priority 0, the others 1."""
     return [job(f"b{i}", i, 100, priority=int(0 < i < 7), preemptible=odd_may_go or i % 2 == 0) for i in range(8)]

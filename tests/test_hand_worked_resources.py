@@ -24,6 +24,10 @@ def test_best_fit_counts_thousandths_of_gpus():
     jobs = [job("x", 0, 9, gpu_milli=500), job("a", 0, 9), job("y", 0, 9, gpu_milli=300), job("z", 0, 9, gpu_milli=300)]
     played = play(jobs, [server(2), server(2)], "fifo")
     assert [row["servers"] for row in played.jobs.values()] == [[0], [0], [0], [1]]
+    # x (500) on server 0 and y (500, model B) on server 1 leave 1,500 on each: the lower one.
+    jobs = [job("x", 0, 9, gpu_milli=500), job("y", 0, 9, gpu_milli=500, gpu_model="B"), job("a", 0, 9)]
+    played = play(jobs, [server(2), server(2, gpu_model="B")], "fifo")
+    assert [row["servers"] for row in played.jobs.values()] == [[0], [1], [0]]
 
 
 @pytest.mark.parametrize(("pinning", "one", "two", "level"), [

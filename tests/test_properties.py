@@ -11,8 +11,7 @@ import pytest
 from numba import njit
 
 import audit
-from builders import Played, play
-from harness import schema
+from builders import Played, job, play, server
 from harness.cluster import engine
 from harness.cluster import replay as replaying
 from harness.cluster.hooks import HOOKS, Policy, load_policy, policy_names, signatures
@@ -89,8 +88,9 @@ def test_nothing_is_held_twice_and_nobody_waits_in_vain(policy: str):
         jobs, servers, options = world(seed)
         case = jobs, servers, {**options, "scan": "all", "max_evictable": 16}
         watched = replayed(case, audited(loaded(policy, case[2]), EXPECTED.get(policy, audit.NOTHING)))
-        fault, job, server, time = watched.own.state[-audit.NOTES:]
-        assert fault == audit.SOUND, f"world {seed}, server {server:g}, job {job:g}, {time:g} s: {audit.FAULTS[int(fault)]}\n{literal(*case)}"
+        fault, who, s, time = watched.own.state[-audit.NOTES:]
+        where = f"world {seed}, server {s:g}, job {who:g}, {time:g} s"
+        assert fault == audit.SOUND, f"{where}: {audit.FAULTS[int(fault)]}\n{literal(*case)}"
         assert tables(watched) == tables(replayed(case, policy)), f"world {seed}"
 
 
@@ -174,10 +174,8 @@ def test_a_job_that_asks_for_nothing_changes_nothing(policy: str):
         jobs, servers, options = world(seed)
         options = {**options, "min_runtime_s": 0.0, "retry_s": 1e9}
         before = tables(replayed((jobs, servers, options), policy))
-        nothing = {column.name: column.default for column in schema.JOBS} | {
-            "job_id": "nothing", "submit_time": max(job["submit_time"] for job in jobs), "duration": 0.5**20, "duration_estimate_s": 0.5**20,
-            "gpus": 0, "priority": -9}
-        after = tables(replayed(([*jobs, nothing], servers, options), policy))
+        idle = job("nothing", max(row["submit_time"] for row in jobs), 0.5**20, 0, priority=-9)
+        after = tables(replayed(([*jobs, idle], servers, options), policy))
         assert after[0][:-1] == before[0] and after[1] == before[1], f"world {seed}"
 
 
@@ -197,11 +195,8 @@ def test_jobs_of_one_size_are_served_without_idling(policy: str):
     """With single GPUs and no preemption, n GPUs are busy whenever n jobs are there: the busy time follows from arrivals alone."""
     rng = np.random.default_rng(1)
     submit, runs = np.cumsum(rng.integers(0, 4, 300)), rng.integers(1, 12, 300)
-    plain = {column.name: column.default for column in schema.JOBS}
-    jobs = [plain | {"job_id": str(i), "submit_time": float(t), "duration": float(d), "duration_estimate_s": float(d), "gpus": 1,
-                     "priority": int(i % 3)} for i, (t, d) in enumerate(zip(submit, runs, strict=True))]
-    one = {"gpu_model": "A", "memory_mib": 1, "numa_cores": [1], "numa_socket": [0], "gpu_numa": [0, 0], "nvlink": [], "rack": 0, "spine": 0}
-    played = replayed((jobs, [one, one], {}), policy)
+    jobs = [job(str(i), t, d, priority=i % 3) for i, (t, d) in enumerate(zip(submit, runs, strict=True))]
+    played = replayed((jobs, [server(2), server(2)], {}), policy)
     attempts = [span for name in played.jobs for span in played.runs(name)]
     for t in range(int(played.outcome.end)):
         present = sum(row["submit_time"] <= t < row["finish_time"] for row in played.jobs.values())

@@ -70,7 +70,7 @@ def time_axis(axes: Axes, quantiles: list[np.ndarray], from_zero: bool) -> None:
         axes.set_xscale("log")
         low = min((np.interp(0.005, POINTS, q) for q in quantiles), default=1.0)
         first = min(last - 1, int(np.floor(np.log10(max(low, 1.0)))))
-    axes.set_xlim(0 if from_zero else 10.0**first, 10.0**last)
+    axes.set_xlim(-0.2 if from_zero else 10.0**first, 10.0**last)
     powers = range(first, last + 1, 1 + (last - first) // 5)
     texts = [f"$10^{{{d}}}$" if d > 1 else str(10**d) for d in powers]
     axes.set_xticks([*([0.0] if from_zero else []), *(10.0**d for d in powers)], [*(["0"] if from_zero else []), *texts])

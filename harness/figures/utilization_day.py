@@ -82,8 +82,10 @@ def message(rows: pd.DataFrame) -> str:
     if len(mean) == 1:
         policy = mean.index[0]
         return f"{policy} holds {number(mean[policy])} GPUs on average while up to {number(queue[policy])} jobs wait"
-    fullest, shortest, longest = mean.idxmax(), queue.idxmin(), queue.idxmax()
-    return (
-        f"{fullest} fills most GPUs, {number(mean[fullest])} on average (least: {number(mean.min())}); the queue peaks at "
-        f"{number(queue[shortest])} jobs under {shortest}, {number(queue[longest])} under {longest}"
-    )
+    held_text = f"{number(mean.max())} GPUs are held on average under {mean.idxmax()}, {number(mean.min())} under {mean.idxmin()}"
+    if number(mean.max()) == number(mean.min()):
+        held_text = f"{number(mean.max())} GPUs are held on average under every policy"
+    queue_text = f"{number(queue.min())} jobs under {queue.idxmin()}, {number(queue.max())} under {queue.idxmax()}"
+    if number(queue.max()) == number(queue.min()):
+        queue_text = f"{number(queue.max())} jobs"
+    return f"{held_text}; the queue peaks at {queue_text}"

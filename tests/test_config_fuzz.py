@@ -1,0 +1,102 @@
+"""Mutated command lines through the command's own main: exit status 0 or 2 (1 for a sweep with failed cells), one line when refused."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from harness.app import main
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+LIMIT_S = 30
+TINY = ("workload=paper_mix", "workload.preemptors=5", "cluster.servers=10", "policy=fifo")
+SAMPLES_PER_SEED = 20
+
+ODD = (
+    "", "null", "true", "-1", "0", "0.5", "1e3", "-1e-300", "1e400", "nan", "-inf", "inf", ".inf", ".nan", "1_0", "0x10", "99999999999999999999",
+    "few", "''", "' '", '""', '"', "'", "\\", "\\'", "[]", "[1,2", "[nan]", "[[1]]", "{}", "{a:1}", "{a:{b:[1,{c:null}]}}", "{", "}", "]", "[null]",
+    "(", ")", "$", "${seed}", "${nope}", "${oc.env:NOPE}", "${", "${oc.decode:'['}", "???", "=", "==", "a=b", ",", "a,b", ",,", "a,", ":", "::", "*",
+    "#", "# x", "!!", "&a", "%s", "%", "@", "~", "+", "|", "a b", " a", "\t", "a\nb", "\r\n", "\u00e9", "\u6f22\u5b57", "\U0001f600", "\u202e",
+    "\u2028", "\x01", "\x1b[31m", "\udcff", "x" * 300, "x" * 5_000, "[" * 40, "{" * 40, "[" + "1," * 500 + "1]", "absent.parquet", ".", "/", "..",
+    "/dev/null", "/dev/zero", "conf", "conf/config.yaml", "README.md", "traces/diurnal.parquet", "traces", "int(a)", "int(3)", "str(1)", "float(x)",
+    "range(3)", "range(-1)", "range(0)", "range(1,2,0)", "choice()", "choice(1,1)", "interval(0,1)", "glob(*)", "glob(zz)", "sort(3,2)",
+    "shuffle(1,2)", "tag(x,1)", "extend_list(1)", "nope(1)", "range(10000000000)",
+)
+"""Values, many of them not of the key's type or not of Hydra's grammar."""
+
+FLAGS = (
+    "-m", "--multirun", "--dry-run", "-", "--", "--nope", "-x", "--config-name=zz", "--config-name", "--config-dir=zz", "--config-path=zz",
+    "-cn", "-cd", "-p", "--package=zz", "--run", "-r", "--cfg=zz", "--cfg", "--info=zz", "--resolve", "--experimental-rerun=zz",
+    "", "=", "==1", ".", ".=1", "a.=1", ".a=1", "+=1", "~", "~=", "++", "+", "~~seed", "+++seed=1", "seed", "~seed", "~policy", "~cluster",
+    "~workload", "~preemption", "~speed.online", "~policy.name", "~cluster.groups", "~workload.generator", "~seed=0", "~nope", "/seed=1",
+    "policy@x=fifo", "+policy@x=fifo", "policy@=fifo", "cluster@a.b=flat", "@=1", "policy=[fifo]", "policy=[fifo,sjf]", "policy=null", "policy={a:1}",
+    "+experiment=nope", "experiment=hit_rate", "+experiment=hit_rate,day", "hydra/launcher=nope", "hydra/sweeper=nope", "hydra.nope=1",
+    "hydra.mode=nope", "hydra.mode=MULTIRUN", "hydra.run.dir=/dev/null/x", "hydra.sweeper.max_batch_size=0", "hydra.job.chdir=maybe",
+    "hydra.verbose=zz", "hydra/job_logging=nope", "hydra.output_subdir=a/b", "hydra.job.num=x", "hydra=1", "hydra=null", "~hydra", "+hydra=x",
+)
+"""Words that are no ``key=value`` of the harness."""
+
+
+def known_keys() -> list[tuple[str, str]]:
+    """Every key that the configuration files have, with its default in the grammar of overrides."""
+
+    def walk(prefix: str, section: object) -> Iterator[tuple[str, str]]:
+        if isinstance(section, dict) and section:
+            yield prefix, "{}"
+            for key, value in section.items():
+                yield from walk(f"{prefix}.{key}" if prefix else str(key), value)
+        else:
+            yield prefix, yaml.safe_dump(section, default_flow_style=True, width=10_000).removesuffix("...\n").strip()
+
+    found = {}
+    for file in sorted((REPOSITORY / "conf").glob("*/*.yaml")) + [REPOSITORY / "conf/config.yaml"]:
+        section = {key: value for key, value in yaml.safe_load(file.read_text()).items() if key not in ("defaults", "hydra", "out")}
+        if file.parent.name != "experiment":
+            found.update(walk("" if file.name == "config.yaml" else file.parent.name, section))
+    for group in ("cluster", "workload", "policy"):
+        names = sorted(file.stem for file in (REPOSITORY / "conf" / group).glob("*.yaml"))
+        found[group] = names[0]
+    return [(key, value) for key, value in found.items() if key]
+
+
+KEYS = known_keys()
+
+
+def mutated_word(rng: np.random.Generator) -> str:
+    """One override with one to two changes, or a word that is none."""
+    if rng.random() < 0.15:
+        return str(rng.choice(FLAGS))
+    key, value = KEYS[rng.integers(len(KEYS))]
+    sign = "="
+    for _ in range(rng.integers(1, 3)):
+        change = rng.integers(9)
+        at = int(rng.integers(len(key) + 1))
+        if change <= 3:
+            value = ODD[rng.integers(len(ODD))]
+        elif change == 4:
+            key = key[:at] + key[at + 1 :]
+        elif change == 5:
+            key = key[:at] + ("x", ".", "_", " ", "\u00e9", "'", "/", "@", "-", "1", ":", "$")[rng.integers(12)] + key[at:]
+        elif change == 6:
+            key = ("+", "++", "~", "+~", "hydra.", "cluster.", "policy.")[rng.integers(7)] + key
+        elif change == 7:
+            sign = ("", "==", " = ", ":", "+=", "=,")[rng.integers(6)]
+        else:
+            value = f"{value},{ODD[rng.integers(len(ODD))]}"
+    return key + sign + value
+
+
+def command_line(rng: np.random.Generator) -> list[str]:
+    words = [mutated_word(rng) for _ in range(rng.integers(1, 4))]
+    if rng.random() < 0.2:
+        words.append(words[0])
+    if rng.random() < 0.3:
+        words.insert(0, "-m")
+    return words
