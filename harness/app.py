@@ -1,19 +1,26 @@
 """The command ``harness``: the only file that knows Hydra."""
 
 import difflib
+import io
 import os
 import re
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
+from itertools import islice
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,8 +28,10 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.cells import FAILED, Cell, is_whole, note_failure, run_cell
 from harness.errors import BadInput, InvalidIntention
 from harness.sweep import aggregate
+from harness.tables import one_line
 
 PACKAGE = Path(__file__).resolve().parent
+MOST_CELLS = 100_000
 
 
 @dataclass
@@ -103,7 +112,9 @@ def task(config: DictConfig) -> str:
         return run_task(cell_of(config), config)
     except (BadInput, InvalidIntention) as error:
         stopped_by.append(error)
-        return ""
+    except OmegaConfBaseException as error:
+        stopped_by.append(BadInput(in_one_line(error)))
+    return ""
 
 
 def run_task(cell: Cell, config: DictConfig) -> str:
@@ -134,6 +145,9 @@ def cell_of(config: DictConfig) -> Cell:
     about = HydraConfig.get()
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
+    plain = _with_text_keys(plain)
+    _require(OmegaConf.to_container(OmegaConf.structured(Settings)), plain, "")
+    _require({"workload": {"generator": ""}, "policy": {"name": ""}}, plain, "")
     for key in plain:
         if key not in Settings.__dataclass_fields__:
             raise BadInput(f"{key}: there is no such key{_nearest(str(key))}; harness --cfg job shows all keys")
@@ -141,8 +155,23 @@ def cell_of(config: DictConfig) -> Cell:
     choices = {group: str(choice) for group, choice in about.runtime.choices.items()}
     hydra_files = {"config.yaml": OmegaConf.to_yaml(config), "overrides.yaml": OmegaConf.to_yaml(about.overrides.task)}
     groups = ("cluster", "workload", "policy", "experiment", "out", "force", "dry_run", "progress")
-    return Cell({str(key): value for key, value in plain.items()}, choices,
-                {key: value for key, value in overrides.items() if key not in groups}, hydra_files)
+    return Cell(plain, choices, {key: value for key, value in overrides.items() if key not in groups}, hydra_files)
+
+
+def _with_text_keys(value: Any) -> Any:
+    """``value`` with every key of its mappings as text, so that they have an order."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
+    return [_with_text_keys(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _require(needed: Any, plain: Any, at: str) -> None:
+    """Raises BadInput for a key of ``needed`` that an override took out of ``plain``."""
+    for key, inner in needed.items():
+        if not isinstance(plain, dict) or key not in plain:
+            raise BadInput(f"{at}{key}: is missing; do not take it out with ~, every cell needs it")
+        if isinstance(inner, dict):
+            _require(inner, plain[key], f"{at}{key}.")
 
 
 class Reporter:
@@ -178,6 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     stopped_by.clear()
     try:
+        check_words(words)
         task()
         if stopped_by:
             raise stopped_by[0]
@@ -195,8 +225,48 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"harness: {in_one_line(error)}", file=sys.stderr)
         return 1
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    except Exception as error:
+        codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+        if debug or any((code.co_filename, code.co_name) == (__file__, "task") for code in codes):
+            raise  # a defect of ours; what Hydra raises before a cell begins is about the words
+        print(f"harness: {in_one_line(error)}", file=sys.stderr)
+        return 2
     finally:
         sys.argv = before
+
+
+def check_words(words: list[str]) -> None:
+    """Raises BadInput for options that Hydra would answer with its usage, or that make no sense here."""
+    for word in words:
+        if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise BadInput(f"{one_line(word)}: is not valid UTF-8")
+    told = io.StringIO()
+    try:
+        with redirect_stderr(told), redirect_stdout(io.StringIO()):
+            options = get_args_parser().parse_args(words)
+    except SystemExit as stop:
+        if stop.code:
+            raise BadInput(f"{told.getvalue().rpartition('error: ')[2].strip()}; harness --help shows what there is") from stop
+        return
+    if options.multirun:
+        _count_cells(options.overrides)
+    if options.experimental_rerun:
+        raise BadInput("--experimental-rerun: does not work here; the overrides of a cell are in its .hydra/overrides.yaml")
+
+
+def _count_cells(words: list[str]) -> None:
+    """Raises BadInput for a sweep that would never end: Hydra lists all its cells before the first begins."""
+    cells = 1
+    for override in OverridesParser.create().parse_overrides(words):
+        values = override.value()
+        if isinstance(values, RangeSweep):
+            cells *= sum(1 for _ in islice(values.range(), MOST_CELLS + 1))
+        elif isinstance(values, ChoiceSweep):
+            cells *= max(1, len(values.list))
+        if cells > MOST_CELLS:
+            raise BadInput(f"{one_line(override.input_line)}: the sweep would have more than {MOST_CELLS:,} cells; split it")
 
 
 def start_lightly() -> None:
@@ -223,7 +293,7 @@ class Hidden(MetaPathFinder):
 
 def conclude(out: Path, began: float) -> int:
     """Writes the summary of a sweep and says where it is."""
-    if not out.is_dir() or not any(out.glob("*/manifest.json")) and not any((out / FAILED).glob("*.json")):
+    if not out.is_dir() or not any(out.glob("[!.]*/manifest.json")) and not any((out / FAILED).glob("*.json")):
         return 0
     summary = aggregate(out)
     failed = [path for path in (out / FAILED).glob("*.json") if path.stat().st_mtime >= began]
@@ -247,13 +317,20 @@ def in_one_line(error: BaseException) -> str:
     if isinstance(error, HydraException) and isinstance(error.__cause__, OmegaConfBaseException) and "merging" in str(error):
         error = error.__cause__
     text = " ".join(str(error).split())
-    option = re.search(r"Could not find '([\w-]+)/([^']+)' Available options in '[^']+': (.*?)(?: Config search path.*)?$", text)
+    if isinstance(error, OverrideParseException) and error.override:
+        why = re.sub(rf"^(Error parsing override '{re.escape(error.override)}')? ?(LexerNoViableAltException: .*)?", "", text)
+        why = re.sub(r" expecting \{.*", "", why)
+        hint = "an override is key=value, and a value with special characters needs quotes within quotes: key='\"a b\"'"
+        return one_line(f"{one_line(error.override)}: cannot be read{f' ({why})' if why else ''}; {hint}", 1_000)
+    if isinstance(error, OSError) and error.strerror:
+        return one_line(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1_000)
+    option = re.search(r"Could not find '([^']+)' Available options in '([^']+)': (.*?)(?: Config search path.*)?$", text)
     if option:
-        group, wrong, known = option.groups()
-        return f"{group}={wrong}: there is no such {group}; there are {', '.join(known.split())}"
+        wrong, group, known = option.groups()
+        return one_line(f"{group}={wrong.removeprefix(f'{group}/')}: there is no such {group}; there are {', '.join(known.split())}", 1_000)
     key = re.search(r"Could not override '([^']+)'", text)
     if key:
-        return f"{key[1]}: there is no such key{_nearest(key[1])}; harness --cfg job shows all keys"
+        return one_line(f"{key[1]}: there is no such key{_nearest(key[1])}; harness --cfg job shows all keys", 1_000)
     group = re.search(r"Could not override '([^']+)'\. No match in the defaults list", text)
     if group:
         return f"{group[1]}: there is no such group of options"
@@ -261,13 +338,14 @@ def in_one_line(error: BaseException) -> str:
     wrong_type = re.search(r"full_key: (\S+)", " ".join(str(error).split()))
     if wrong_type and wrong_type[1] not in text:
         text = f"{wrong_type[1]}: {text}"
-    return re.sub(r" See https?://\S+ for details", "", text)
+    return one_line(re.sub(r" See https?://\S+ for details", "", text) or type(error).__name__, 1_000)
 
 
 def _nearest(key: str) -> str:
     """A key that looks like ``key``."""
-    known = [line.split(":")[0].strip() for line in (Path(conf_dir()) / "config.yaml").read_text().splitlines() if ":" in line]
-    near = difflib.get_close_matches(key.split(".")[-1], known, 1)
+    ours = (Path(conf_dir()) / "config.yaml").read_text().partition("\nhydra:")[0]
+    known = re.findall(r"^(?:  - | *)(\w+):", ours, re.MULTILINE)
+    near = difflib.get_close_matches(key.split(".")[-1], [name for name in known if name != key], 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -4,11 +4,13 @@ import hashlib
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -29,7 +31,7 @@ NOT_HASHED = ("out", "progress", "force", "dry_run")
 """Keys of a configuration that do not change what a cell is."""
 
 INPUT_FILES = (("workload", "path"), ("policy", "file"), ("cluster", "from_flextopo"))
-"""Keys of a configuration that name files (or folders) whose contents matter."""
+"""Keys of a configuration that name files whose contents matter."""
 
 TIE_RULES = "instants: finish, end of grace, tick, arrival, by index; queue: key, submit_time, index; servers: lowest index"
 
@@ -56,7 +58,7 @@ class Cell:
         file = self.config["policy"].get("file")
         return {
             "cluster": self.choices.get("cluster", ""), "workload": self.choices.get("workload", ""),
-            "policy": Path(file).stem if file else self.config["policy"]["name"], "pinning": self.config["pinning"],
+            "policy": Path(str(file)).stem if file else self.config["policy"]["name"], "pinning": self.config["pinning"],
             "seed": self.config["seed"],
         }
 
@@ -66,10 +68,7 @@ class Cell:
         for group, key in INPUT_FILES:
             name = self.config.get(group, {}).get(key)
             if name:
-                path = Path(name)
-                files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-                for file in files:
-                    found[f"{group}.{key}={file}"] = file_hash(file)
+                found[f"{group}.{key}={name}"] = file_hash(Path(str(name)))
         return found
 
     @property
@@ -84,11 +83,13 @@ class Cell:
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of a file's contents (hex), or "absent"."""
+    """sha256 of a file's contents (hex), or "absent"; what is no regular file may have no end, and is not read."""
     try:
+        if not path.is_file():
+            return "absent"
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (OSError, ValueError):
         return "absent"
 
 
@@ -105,12 +106,14 @@ def run_cell(cell: Cell, report: Callable[[int, int, int], None] | None = None) 
     folder = cell.folder()
     if is_whole(folder) and not cell.config["force"]:
         return folder
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary = folder.with_name(f".{folder.name}.{platform.node()}.{os.getpid()}")
+    former = temporary.with_name(f"{temporary.name}.former")
     try:
-        temporary.mkdir(parents=True, exist_ok=True)
+        _clean(folder.parent)
+        temporary.mkdir(parents=True)
         _fill(cell, temporary, report)
-        if folder.exists():
-            shutil.rmtree(folder)
+        with suppress(FileNotFoundError):
+            folder.rename(former)
         try:
             temporary.rename(folder)
         except OSError:
@@ -120,8 +123,30 @@ def run_cell(cell: Cell, report: Callable[[int, int, int], None] | None = None) 
         raise BadInput(f"out={cell.config['out']}: cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(former, ignore_errors=True)
     (folder.parent / FAILED / f"{cell.key}.json").unlink(missing_ok=True)
     return folder
+
+
+def _clean(out: Path) -> None:
+    """Removes the temporary folders in ``out`` of processes of this machine that were killed."""
+    for path in out.glob(".*"):
+        name = re.fullmatch(r"\.[0-9a-f]{24}\.(.*)\.(\d+)(\.former)?", path.name)
+        if name and name[1] == platform.node() and not _runs(int(name[2])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    """Whether another process of that number runs."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def note_failure(cell: Cell, error: str) -> None:

@@ -41,8 +41,8 @@ class Recipe:
 RECIPES = (
     Recipe("hit_rate", ("workload.preemptors=200",), ("hit_rate", "search_cost", "preemption_efficiency")),
     Recipe("card_mix", ("workload.preemptors=50",), ("card_mix",)),
-    Recipe("guarantees", ("workload.preemptors=50",), ("preemption_efficiency",)),
-    Recipe("pays", ("workload.days=1.0",), ("pays", "policy_load_heatmap")),
+    Recipe("guarantees", ("workload.preemptors=50",)),
+    Recipe("pays", ("workload.days=1.0", "horizon_s=86400"), ("pays", "policy_load_heatmap")),
     Recipe("day", ("workload.days=1.0",), ("latency_cdf", "utilization_day", "preemption_efficiency")),
     Recipe("openb", (), ("latency_cdf",), "openb"),
     Recipe("philly", ("seed=0",), ("latency_cdf",), "philly"),

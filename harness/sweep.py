@@ -1,7 +1,7 @@
 """From the cells of a folder to one table with a row for each."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from harness.errors import BadInput
 from harness.tables import write_atomically, write_table
 
 LABELS = ("cluster", "workload", "policy", "pinning", "seed")
+NEEDED = ("cell", "labels", "overrides", "config", "sources")
 NOT_COLUMNS = (*LABELS, "policy.file", "policy.name", "out", "force", "dry_run", "progress", "experiment")
 
 
@@ -21,10 +22,10 @@ def read_rows(out: Path) -> list[dict[str, Any]]:
     found = []
     for manifest in out.glob("*/manifest.json"):
         if not manifest.parent.name.startswith(".") and is_whole(manifest.parent):
-            known = _read(manifest)
+            known = _read(manifest, NEEDED)
             found.append((manifest.stat().st_mtime, {**known, "status": "ok", "error": None}, _read(manifest.parent / "summary.json")))
     for failure in (out / FAILED).glob("*.json"):
-        found.append((failure.stat().st_mtime, _read(failure), {}))
+        found.append((failure.stat().st_mtime, _read(failure, (*NEEDED, "status", "error")), {}))
     if not found:
         return []
     newest = max(found, key=lambda one: one[0])[1]["sources"]
@@ -55,13 +56,14 @@ def aggregate(out: Path) -> Path:
     return out / "summary.parquet"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    remedy = f"delete {'this file' if path.parent.name == FAILED else path.parent} and run the sweep again"
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: is not readable JSON; delete the folder of this cell and run the sweep again") from error
-    if not isinstance(found, dict):
-        raise BadInput(f"{path}: is not what a cell writes; delete the folder of this cell and run the sweep again")
+        raise BadInput(f"{path}: is not readable JSON; {remedy}") from error
+    if not isinstance(found, dict) or any(key not in found for key in needed):
+        raise BadInput(f"{path}: is not what a cell writes; {remedy}")
     return found
 
 

@@ -26,7 +26,7 @@ ODD = (
     "#", "# x", "!!", "&a", "%s", "%", "@", "~", "+", "|", "a b", " a", "\t", "a\nb", "\r\n", "\u00e9", "\u6f22\u5b57", "\U0001f600", "\u202e",
     "\u2028", "\x01", "\x1b[31m", "\udcff", "x" * 300, "x" * 5_000, "[" * 40, "{" * 40, "[" + "1," * 500 + "1]", "absent.parquet", ".", "/", "..",
     "/dev/null", "/dev/zero", "conf", "conf/config.yaml", "README.md", "traces/diurnal.parquet", "traces", "int(a)", "int(3)", "str(1)", "float(x)",
-    "range(3)", "range(-1)", "range(0)", "range(1,2,0)", "choice()", "choice(1,1)", "interval(0,1)", "glob(*)", "glob(zz)", "sort(3,2)",
+    "range(3)", "range(-1)", "range(0)", "range(1,2,0)", "choice()", "choice(1,1)", "interval(0,1)", "glob(*)", "glob(zz)", "{1:a,b:2}", "sort(3,2)",
     "shuffle(1,2)", "tag(x,1)", "extend_list(1)", "nope(1)", "range(10000000000)",
 )
 """Values, many of them not of the key's type or not of Hydra's grammar."""

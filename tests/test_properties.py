@@ -118,9 +118,9 @@ def test_times_add_up(policy: str):
 def test_names_do_not_matter(policy: str):
     for seed in range(WORLDS):
         jobs, servers, options = world(seed)
-        new = {job["job_id"]: f"{i * 7919 % 1000:03}-{job['job_id'][::-1]}" for i, job in enumerate(jobs)}
+        new = {row["job_id"]: f"{i * 7919 % 1000:03}-{row['job_id'][::-1]}" for i, row in enumerate(jobs)}
         jobs_a, rows_a, *counts_a = tables(replayed((jobs, servers, options), policy))
-        renamed = [{**job, "job_id": new[job["job_id"]]} for job in jobs]
+        renamed = [{**row, "job_id": new[row["job_id"]]} for row in jobs]
         jobs_b, rows_b, *counts_b = tables(replayed((renamed, servers, options), policy))
         assert [{**row, "job_id": new[row["job_id"]]} for row in jobs_a] == jobs_b
         for row in rows_a:
@@ -134,14 +134,14 @@ def test_rows_may_come_in_any_order(policy: str):
     for seed in range(WORLDS):
         jobs, servers, options = world(seed)
         mixed = Random(seed).sample(jobs, len(jobs))
-        place = {job["job_id"]: i for i, job in enumerate(jobs)}
-        for time in {job["submit_time"] for job in jobs}:
-            at = [i for i, job in enumerate(mixed) if job["submit_time"] == time]
-            for i, job in zip(at, sorted((mixed[i] for i in at), key=lambda job: place[job["job_id"]]), strict=True):
-                mixed[i] = job
+        place = {row["job_id"]: i for i, row in enumerate(jobs)}
+        for time in {row["submit_time"] for row in jobs}:
+            at = [i for i, row in enumerate(mixed) if row["submit_time"] == time]
+            for i, row in zip(at, sorted((mixed[i] for i in at), key=lambda row: place[row["job_id"]]), strict=True):
+                mixed[i] = row
         jobs_a, *others_a = tables(replayed((jobs, servers, options), policy))
         jobs_b, *others_b = tables(replayed((mixed, servers, options), policy))
-        assert [row["job_id"] for row in jobs_b] == [job["job_id"] for job in mixed]
+        assert [row["job_id"] for row in jobs_b] == [row["job_id"] for row in mixed]
         assert sorted(jobs_b, key=lambda row: place[row["job_id"]]) == jobs_a
         assert others_a == others_b
 
@@ -158,7 +158,7 @@ def test_scaling_all_times_scales_all_times(policy: str, factor: float):
         jobs, servers, options = world(seed)
         options = {**options, "speed": {}} if seed % 2 else options
         jobs_a, rows_a, *counts_a = tables(replayed((jobs, servers, options), policy))
-        slow = [scaled(job, TIMES) for job in jobs], servers, scaled(options, ("grace_s", "min_runtime_s", "horizon_s", "retry_s"))
+        slow = [scaled(row, TIMES) for row in jobs], servers, scaled(options, ("grace_s", "min_runtime_s", "horizon_s", "retry_s"))
         jobs_b, rows_b, *counts_b = tables(replayed(slow, policy))
         assert [scaled(row, TIMES + SCALED) for row in jobs_a] == [scaled(row, ()) for row in jobs_b]
         assert ([scaled(row, SCALED) for row in rows_a], counts_a) == (rows_b, counts_b)

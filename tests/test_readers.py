@@ -160,8 +160,8 @@ def test_columns_beyond_the_format_are_reported(tmp_path: Path):
         (PHILLY.replace(",aa", ",a\xe4").encode("latin-1"), "line 2 is not text in UTF-8"),
         (b"timestamp,dur\xe4tion,num_gpus\n", "line 1 is not text in UTF-8"),
         ('{"timestamp": 1}', "must be CSV, but seems to be JSON"),
-        (gzip.compress(b"<html>"), "seems to be an HTML page"),
-        (gzip.compress(gzip.compress(PHILLY.encode())), "must be CSV, but seems to be a gzip file"),
+        (gzip.compress(b"<html>", mtime=0), "seems to be an HTML page"),
+        (gzip.compress(gzip.compress(PHILLY.encode(), mtime=0), mtime=0), "must be CSV, but seems to be a gzip file"),
     ],
 )
 def test_a_broken_csv_is_one_clear_line(content, words: str, tmp_path: Path):

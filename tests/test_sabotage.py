@@ -70,7 +70,8 @@ SABOTAGES = [
     Sabotage("events at the horizon still happen", "engine.py", "if now >= clock[HORIZON] or", "if now > clock[HORIZON] or", ()),
     Sabotage("EASY: a job that ends at the shadow time counts as late", "policies/easy_backfill.py",
              "expected_run(view, job) <= own.state[SHADOW]", "expected_run(view, job) < own.state[SHADOW]", ()),
-    Sabotage("domain-first: the bound on supersets is too tight", "domain_search.py", "bound[COUNT] += more", "bound[COUNT] += more + 1", ()),
+    Sabotage("domain-first: the bound on supersets is too tight", "domain_search.py",
+             "bound[COUNT] += more\n", "bound[COUNT] += more + 1\n", ()),
 ]
 
 
