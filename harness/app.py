@@ -148,6 +148,9 @@ def cell_of(config: DictConfig) -> Cell:
     plain = _with_text_keys(plain)
     _require(OmegaConf.to_container(OmegaConf.structured(Settings)), plain, "")
     _require({"workload": {"generator": ""}, "policy": {"name": ""}}, plain, "")
+    file = plain["policy"].get("file")
+    if not isinstance(file, str | None):
+        raise BadInput(f"policy.file={file}: must be the name of a Python file, or null")
     for key in plain:
         if key not in Settings.__dataclass_fields__:
             raise BadInput(f"{key}: there is no such key{_nearest(str(key))}; harness --cfg job shows all keys")

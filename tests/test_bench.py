@@ -1,6 +1,7 @@
 """The benchmark: the shape of its table, the referee values, and that what it times is what it says."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.bench import __main__ as bench
-from harness.bench import peers, processes, replays
+from harness.bench import peers, processes, replays, suites
 from harness.bench.commands import commands
 from harness.bench.rows import HEADINGS, Row, number, render
 from harness.bench.sizes import TINY, Sizes
@@ -164,6 +165,25 @@ def test_a_child_has_the_caches_that_a_user_has(monkeypatch, tmp_path):
     assert "NUMBA_CACHE_DIR" not in found  # the harness chose it, and a child does so itself
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "chosen"))
     assert processes.environment()["NUMBA_CACHE_DIR"] == str(tmp_path / "chosen")
+
+
+def test_the_long_budgets_are_timed_on_a_clone_of_the_last_commit(tmp_path, monkeypatch):
+    repository = tmp_path / "repository"
+    (repository / "harness").mkdir(parents=True)
+    (repository / "harness/marker").write_text("committed")
+    git = ["git", "-C", str(repository), "-c", "user.name=n", "-c", "user.email=e"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    (repository / "harness/marker").write_text("edited since")
+    monkeypatch.setattr(suites, "PACKAGE", repository / "harness")
+    monkeypatch.setattr(suites, "SUITES", {
+        "sound": ["-c", "assert open('harness/marker').read() == 'committed'"], "broken": ["-c", "raise SystemExit('2 failed')"],
+    })
+    (tmp_path / "work").mkdir()
+    sound, broken = suites.suites(TINY, tmp_path / "work")
+    assert sound.measured is not None and 0 < sound.measured < 1 and sound.met
+    assert broken.measured is None and broken.detail.endswith("exit 1: 2 failed")
+    assert [row.measured for row in suites.unmeasured(TINY, tmp_path)] == [None, None]
 
 
 def test_the_sizes_are_those_of_the_budgets():

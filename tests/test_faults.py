@@ -135,7 +135,7 @@ def some_of(slow: range, default: int) -> Iterator[object]:
         yield pytest.param(number, marks=() if number < default else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("moment", some_of(range(20), 6))
+@pytest.mark.parametrize("moment", list(some_of(range(20), 6)))
 def test_a_killed_sweep_goes_on_where_it_was(moment: int, undisturbed: dict[str, dict[str, bytes]], tmp_path: Path):
     """Each moment is a seeded count of changes to the folder (about 11 per cell, 12 cells), so that it falls between any two of them."""
     out = tmp_path / "out"
@@ -266,4 +266,5 @@ def test_two_sweeps_in_one_folder_lose_nothing(undisturbed: dict[str, dict[str, 
     assert tables(out) == undisturbed
     assert aggregate(out).is_file()
     assert {row["cell"] for row in rows(out)} == set(undisturbed)
-    assert sorted(path.name for path in out.iterdir() if path.name not in undisturbed) == ["multirun.yaml", "summary.csv", "summary.parquet"]
+    beside = sorted(path.name for path in out.iterdir() if path.name not in undisturbed)
+    assert beside == ["multirun.yaml", "summary.csv", "summary.parquet"]

@@ -35,7 +35,7 @@ NAMED = [("godel", 27), ("kubernetes", 35), ("volcano_topology", 90), ("random_v
 
 @pytest.mark.parametrize(("policy", "seed"), NAMED)
 def test_equal_on_named_worlds(policy: str, seed: int):
-    agree(policy, range(seed, seed + 1))
+    assert complaint(world(seed), policy) == ""
 
 
 @POLICY

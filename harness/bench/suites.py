@@ -18,13 +18,14 @@ SUITES = {
 
 
 def suites(sizes: Sizes, folder: Path) -> Iterator[Row]:
-    """Runs both in a clone of the last commit. Raises CommandFailed when there is no commit to clone."""
+    """Runs them in a clone of the last commit. Raises CommandFailed when there is no commit to clone."""
     checkout = folder / "checkout"
-    done = subprocess.run(["git", "clone", "--quiet", str(PACKAGE.parent), str(checkout)], capture_output=True, text=True, check=False)
+    clone = ["git", "clone", "--quiet", str(PACKAGE.parent), str(checkout)]
+    done = subprocess.run(clone, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CommandFailed(f"git clone: {done.stderr.strip()}")
-    for what, words in SUITES.items():
-        fresh = {"PYTHONPATH": str(checkout), "NUMBA_CACHE_DIR": str(folder / f"compiled-{words[1]}")}
+    for number, (what, words) in enumerate(SUITES.items()):
+        fresh = {"PYTHONPATH": str(checkout), "NUMBA_CACHE_DIR": str(folder / f"compiled-{number}")}
         try:
             minutes = cost([sys.executable, *words], checkout, fresh).wall_s / 60.0
             yield Row(what, minutes, "min", TARGET_MIN, "<=", True, "of the last commit")
