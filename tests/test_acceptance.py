@@ -108,7 +108,8 @@ def test_a_cell_is_not_made_twice(tmp_path: Path):
 
 
 def test_a_failed_cell_is_a_row_and_the_others_still_run(tmp_path: Path):
-    run(tmp_path, "-m", "policy=fifo", "workload=trace", "workload.path=traces/diurnal.parquet,absent.parquet", "cluster.servers=16", status=1)
+    run(tmp_path, "-m", "policy=fifo", "workload=trace", "workload.path=traces/diurnal.parquet,absent.parquet", "cluster.servers=16",
+        status=1)
     rows = pq.read_table(tmp_path / "summary.parquet").to_pylist()
     assert sorted(row["status"] for row in rows) == ["failed", "ok"]
     assert "absent.parquet" in next(row["error"] for row in rows if row["status"] == "failed")
