@@ -240,10 +240,10 @@ def _csv(frame: pd.DataFrame) -> str:
 
 
 def _is_stale(folder: Path) -> bool:
-    """Whether there are cells that the summary does not know yet, as after a sweep that was interrupted."""
-    manifests = [path.stat().st_mtime for path in folder.glob("*/manifest.json") if not path.parent.name.startswith(".")]
+    """Whether there are cells that the summary does not know yet, as after a sweep that was interrupted, or that have changed."""
+    cells = [path for name in ("manifest", "summary") for path in folder.glob(f"*/{name}.json") if not path.parent.name.startswith(".")]
     summary = folder / "summary.parquet"
-    return bool(manifests) and (not summary.is_file() or summary.stat().st_mtime < max(manifests))
+    return bool(cells) and (not summary.is_file() or summary.stat().st_mtime < max(path.stat().st_mtime for path in cells))
 
 
 def _summary_csv(folder: Path) -> Path:

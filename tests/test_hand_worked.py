@@ -17,6 +17,12 @@ def test_all_events_of_an_instant_come_before_its_passes():
     assert played.starts == [(0, "a"), (4, "b"), (7, "c")]
     assert (played.jobs["b"]["wait_s"], played.jobs["c"]["wait_s"], played.jobs["c"]["jct_s"]) == (0, 3, 5)
     assert (played.outcome.events, played.outcome.end) == (6, 9)
+    # With priority 1 c goes first though its row comes after b's: no pass comes between two arrivals of one instant.
+    played = play([job("a", 0, 4), job("b", 4, 3), job("c", 4, 2, priority=1)], [server()], "priority")
+    assert played.starts == [(0, "a"), (4, "c"), (6, "b")]
+    # Nor between two ends: x (2 GPUs) is before y (1 GPU) in the queue, and at 4 both GPUs come free at once.
+    played = play([job("a", 0, 4), job("b", 0, 4), job("x", 1, 3, 2), job("y", 1, 2)], [server(2)])
+    assert played.starts == [(0, "a"), (0, "b"), (4, "x"), (7, "y")]
 
 
 def test_a_finish_comes_before_the_end_of_grace():

@@ -65,10 +65,11 @@ SABOTAGES = [
              "        leave_evictable(state, victim)\n", "", (f"{WATCHED}[godel]",)),
     Sabotage("lost event: of two jobs that end at one instant the second waits for the next", "engine.py",
              "while queue.mark[CALENDAR] and queue.event.time[0] == now:", "if queue.mark[CALENDAR] and queue.event.time[0] == now:",
-             (f"{EVENTS}::test_a_tick_comes_after_ends_of_grace_and_before_arrivals", f"{WORLD}[godel-27]")),
+             (f"{EVENTS}::test_all_events_of_an_instant_come_before_its_passes", f"{WORLD}[godel-27]")),
     Sabotage("lost event: of two jobs that come at one instant the second waits for the next", "engine.py",
              "while tally[ARRIVED] < n_jobs and jobs.submit[tally[ARRIVED]] == now:",
-             "if tally[ARRIVED] < n_jobs and jobs.submit[tally[ARRIVED]] == now:", ()),
+             "if tally[ARRIVED] < n_jobs and jobs.submit[tally[ARRIVED]] == now:",
+             (f"{EVENTS}::test_all_events_of_an_instant_come_before_its_passes", f"{WORLD}[godel-27]")),
     Sabotage("wrong grace hold: what is not claimed is free at once", "decide.py", "max(gpu[g] - claim_gpu[g], 0)", "0",
              (f"{PREEMPTION}::test_what_is_not_claimed_is_invisible_until_grace_ends", f"{WORLD}[godel-27]")),
     Sabotage("wrong grace hold: fungible pools are withheld twice", "decide.py",
@@ -80,7 +81,8 @@ SABOTAGES = [
     Sabotage("protection ends one instant late", "preempt.py", ">= view.clock[MIN_RUNTIME_S]", "> view.clock[MIN_RUNTIME_S]",
              (f"{PREEMPTION}::test_a_job_is_protected_while_it_is_young[godel]",)),
     Sabotage("two sockets are as good as one", "preempt.py",
-             "return 12.0 if level == NVLINK or level == SOCKET else 7.0", "return 12.0", ()),
+             "return 12.0 if level == NVLINK or level == SOCKET else 7.0", "return 12.0",
+             (f"{PREEMPTION}::test_tiers_prefer_victims_of_one_node",)),
     Sabotage("a failed gang leaves its victims evicted", "decide.py",
              "        put_back(state, pending.claim.evicted[v])", "        pass",
              (f"{PREEMPTION}::test_a_gang_evicts_whole_or_not_at_all",)),
@@ -90,7 +92,8 @@ SABOTAGES = [
              "expected_run(view, job) <= own.state[SHADOW]", "expected_run(view, job) < own.state[SHADOW]",
              (f"{EVENTS}::test_fifo_blocks_where_backfill_goes_on_and_easy_keeps_a_reservation",)),
     Sabotage("domain-first: the bound on supersets is too tight", "domain_search.py",
-             "bound[COUNT] += more\n", "bound[COUNT] += more + 1\n", ()),
+             "bound[COUNT] += more\n", "bound[COUNT] += more + 1\n",
+             (f"{PREEMPTION}::test_servers_are_ranked_rule_by_rule[domain_first-latest earliest start]",)),
 ]
 
 
