@@ -280,7 +280,8 @@ def start_lightly() -> None:
         import numba.core.registry
         import pyarrow
 
-        numba.core.registry.cpu_target.target_context.refresh()
+        context: Any = numba.core.registry.cpu_target.target_context
+        context.refresh()
         pyarrow.array([0])
     finally:
         sys.meta_path.remove(hidden)
