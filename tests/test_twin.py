@@ -1,5 +1,9 @@
 """The engine equals the naive twin, table for table, on random worlds, for every policy in the folder."""
 
+import os
+import sys
+from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -47,6 +51,14 @@ def test_equal_on_seeded_worlds(policy: str):
 @POLICY
 def test_equal_on_thousands_of_worlds(policy: str):
     agree(policy, range(IN_DEFAULT_RUN, IN_LONG_RUN))
+
+
+def test_equal_when_what_a_search_keeps_spans_many_blocks():
+    """Blocks are of 64 servers, more than a world has; interpreted, their size can be changed."""
+    script = Path(__file__).with_name("twin_in_blocks.py")
+    done = run([sys.executable, str(script), "domain_first", "domain_first_cost"], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+               cwd=script.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @settings(max_examples=100)

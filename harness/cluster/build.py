@@ -115,7 +115,7 @@ def _unjudged(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Ar
         np.array([0.0, rules.horizon_s, rules.grace_s, rules.min_runtime_s, 60.0]),
         np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning)]),
         rules.speeds(), shapes, domain, largest, gpu_numa, shape_cores, classes,
-        records((len(classes), len(shapes)), ON_SHAPE), ranks, jobs, servers,
+        records((len(classes), len(shapes)), ON_SHAPE), ranks, jobs, servers, np.zeros(len(servers), np.int64),
         np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size, instances,
         np.zeros((len(instances), shape_cores.shape[1]), np.int64),
     )

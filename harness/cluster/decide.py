@@ -512,6 +512,7 @@ def hold_for_victims(state, pending, job, claiming):
 @kernel
 def apply_hold(state, pending, h, sign):
     servers, s = state.servers, pending.hold.server[h]
+    state.version[s] += 1
     for g in range(pending.hold_gpu.shape[1]):
         if pending.hold_gpu[h, g]:
             change_share(state, s, g, sign * pending.hold_gpu[h, g])

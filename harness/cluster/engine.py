@@ -38,7 +38,7 @@ from harness.cluster.state import (
     RUNNING,
     WAITING,
     Array,
-    Own,
+    new_own,
     read_only,
 )
 from harness.jit import JIT, inlined, njit
@@ -143,8 +143,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                     if jobs.status[queue.node.held[i]] == WAITING:
                         join_queue(view, own, queue, key, has_key, queue.node.held[i])
                 queue.mark[HELD] = 0
-                queue.mark[VERSION] += preempts  # what started or came out of protection may be evicted now
-                if has_blocked or queue.mark[VERSION] != tally[UNPARKED_AT]:
+                if has_blocked or preempts or queue.mark[VERSION] != tally[UNPARKED_AT]:
                     tally[UNPARKED_AT] = queue.mark[VERSION]
                     unpark_all(queue)
             tally[IN_PASS] = 0
@@ -159,7 +158,9 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                     continue
 
                 # 3b. Jobs of its class are known to fail, or the policy holds it back
-                failed = queue.line.failed[c] == queue.mark[VERSION]
+                # (with each pass, what has started or come out of protection may be evicted for those of higher priority)
+                version = queue.mark[VERSION] + (state.count[PASS] if preempts and classes.rank[c] else 0)
+                failed = queue.line.failed[c] == version
                 if not failed:
                     if has_admit and not admit(view, own, job):
                         remove_head(queue, c)
@@ -183,7 +184,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
                 # 3d. It stays: its class waits until something is freed, and the policy may end the pass
                 if failed:
-                    queue.line.failed[c] = queue.mark[VERSION]
+                    queue.line.failed[c] = version
                     park(queue, c)
                     if has_blocked and blocked(view, own, job):
                         break
@@ -194,7 +195,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
 def _signature():
     state = smallest_state()
-    own = Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)))
+    own = new_own(np.zeros(1), 1, 1, 1, 1, state)
     pieces = [state, read_only(state), own, new_queue(1, 1), new_pending(state), new_log(), new_progress()]
     hooks = [types.FunctionType(signatures()[hook]) for hook in HOOKS]
     defined = types.Array(types.boolean, 1, "C")

@@ -11,7 +11,7 @@ from harness.cluster.decide import CAPPED, FAULT, FAULT_JOB, FAULT_SERVER, FAULT
 from harness.cluster.hooks import Policy
 from harness.cluster.log import doubled
 from harness.cluster.outcome import Outcome
-from harness.cluster.state import DECISIONS, HORIZON, NOW, RETRY_S, Array, Own, View, read_only
+from harness.cluster.state import DECISIONS, HORIZON, NOW, RETRY_S, Array, View, read_only
 from harness.errors import InvalidIntention
 from harness.topology import Cluster
 
@@ -27,8 +27,7 @@ def replay(trace: pa.Table, cluster: Cluster, policy: Policy, rules: Rules, prog
     state, order = build_state(trace, cluster, rules)
     state.clock[RETRY_S] = policy.param("retry_s", 60.0)
     view = read_only(state)
-    own = Own(policy.values.copy(), np.zeros(policy.state), np.zeros((len(state.jobs), policy.job_state)),
-              np.zeros((len(state.servers), policy.server_state)))
+    own = policy.own(state)
     queue, pending, log, where = engine.fresh(state)
     defined, outcome = np.array(policy.defined), engine.PAUSED
     while outcome in (engine.PAUSED, engine.FULL):
