@@ -18,7 +18,7 @@ from twin import complaint, report, shrunk
 from worlds import World, world, worlds
 
 POLICY = pytest.mark.parametrize("policy", policy_names())
-IN_DEFAULT_RUN, IN_LONG_RUN = 60, 3000
+IN_DEFAULT_RUN, IN_LONG_RUN = 60, 1000
 
 
 def agree(policy: str, seeds: range) -> None:
