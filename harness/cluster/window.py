@@ -7,21 +7,33 @@ for bit, the replay of the whole trace at once (tests/test_stream.py).
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from harness.cluster import engine
-from harness.cluster.build import Requests, Rules, build_empty, fresh_instances, fresh_jobs, no_instances, no_jobs, why_impossible
+from harness.cluster.build import (
+    Requests,
+    Rules,
+    build_empty,
+    fresh_instances,
+    fresh_jobs,
+    no_instances,
+    no_jobs,
+    why_impossible,
+    with_room,
+)
 from harness.cluster.decide import CAPPED, Pending
 from harness.cluster.hooks import Policy
-from harness.cluster.log import HOLDER, PREEMPTOR, VICTIM_FROM, Log
+from harness.cluster.log import HOLDER, PREEMPTOR, VICTIM_FROM, Log, new_log
 from harness.cluster.outcome import Outcome
 from harness.cluster.preempt import FIRST_VICTIM
 from harness.cluster.queue import CALENDAR, FINISH, FRONT, HELD, KIND_SHIFT, Queue, enqueue
 from harness.cluster.run import Run
-from harness.cluster.state import CLAIMING, DECISIONS, RUNNING, UNSUBMITTED, WAITING, Array, Table
+from harness.cluster.state import CLAIMING, DECISIONS, HORIZON, RUNNING, UNSUBMITTED, WAITING, Array, Table
 from harness.errors import InvalidIntention
 from harness.jit import entry
 from harness.topology import Cluster
@@ -36,10 +48,13 @@ class Sink(Protocol):
         """A block of the trace that begins at ``first_row`` has joined; its instances are numbered from 0."""
 
     def logged(self, piece: Outcome, rows: Array) -> None:
-        """The log of ``piece`` is final. Jobs are numbered as in its state; ``rows`` are their rows of the trace."""
+        """The log of ``piece`` is final, its end the latest there may be. Jobs are numbered as in its state; ``rows``: those of the trace."""
 
-    def left(self, rows: Array, jobs: Table, ran_on: Array) -> None:
-        """Jobs that have ended, or that the replay left as they are: ``ran_on`` has the servers of their instances, job by job."""
+    def left(self, rows: Array, jobs: Table, ran_on: Array, end: float) -> None:
+        """These jobs, rows ascending, have ended, or at the ``end`` (s, before it inf) are as they are.
+
+        ``ran_on`` has the servers of their instances, job by job.
+        """
 
 
 class Window(Run):
@@ -106,14 +121,14 @@ class Window(Run):
         code = queue.event.code[:queue.mark[CALENDAR]]
         claimants = code[code >> KIND_SHIFT != FINISH] & JOB_MASK
         cut = _final_part(pending, log, claimants)
-        self.sink.logged(self.piece(np.inf, log._replace(size=np.array(cut))), self.rows)
+        self.sink.logged(self.piece(state.clock[HORIZON], log._replace(size=np.array(cut))), self.rows)
 
         kept = (jobs.status == WAITING) | (jobs.status == CLAIMING) | (jobs.status == RUNNING) | (jobs.status == UNSUBMITTED)
         kept[log.rows[cut[0]:log.size[0], PREEMPTOR]] = True
         kept[log.victims[cut[1]:log.size[1]]] = True
         kept[log.held[cut[3]:log.size[3], HOLDER].astype(np.int64)] = True
         kept[claimants] = True
-        self._leave(np.flatnonzero(~kept))
+        self._leave(np.flatnonzero(~kept), np.inf)
 
         waiting = jobs.status == WAITING
         waiting[queue.node.held[:queue.mark[HELD]]] = False
@@ -125,12 +140,13 @@ class Window(Run):
         self._compact(np.flatnonzero(kept), waiting[kept], cut)
         self.arrived_before += n - int(kept.sum())
 
-    def _leave(self, jobs: Array) -> None:
+    def _leave(self, jobs: Array, end: float) -> None:
         """Tells the sink about these jobs, by ascending number."""
         state = self.state
         length = state.jobs.end_instance[jobs] - state.jobs.first_instance[jobs]
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        self.sink.left(self.rows[jobs], state.jobs[jobs], state.instances.ran_on[np.repeat(state.jobs.first_instance[jobs], length) + within])
+        ran_on = state.instances.ran_on[np.repeat(state.jobs.first_instance[jobs], length) + within]
+        self.sink.left(self.rows[jobs], state.jobs[jobs], ran_on, end)
 
     def _compact(self, kept: Array, waiting: Array, cut: list[int]) -> None:
         """Moves the jobs ``kept`` to the front and translates their numbers everywhere; ``waiting`` of them are in the queue."""
@@ -178,20 +194,30 @@ class Window(Run):
         for column in (engine.ARRIVED, engine.KNOWN):
             tally[column] = np.searchsorted(kept, tally[column])
 
-    def finish(self) -> Outcome:
-        """Gives the sink all that is left once the loop is done; returns the last piece, with the end of the replay."""
-        outcome = self.piece(self.ended_at(), self.log)
-        self.sink.logged(outcome, self.rows)
-        self._leave(np.arange(len(self.rows)))
-        return outcome
+    def finish(self, never_met: Iterator[pa.Table]) -> Outcome:
+        """Gives the sink all that is left once the loop is done, and the blocks that the loop had no need of.
+
+        Returns the counts and the end of the replay, with an empty state and log.
+        """
+        last = self.piece(self.ended_at(), self.log)
+        self.sink.logged(last, self.rows)
+        self._leave(np.arange(len(self.rows)), last.end)
+        for block in never_met:
+            fresh = fresh_jobs(block, self.requests.number(block), self.state.classes, self.tenants)
+            self.sink.opened(self.loaded, fresh)
+            rows, instances = np.arange(self.loaded, self.loaded + len(fresh)), fresh.end_instance[-1]
+            self.sink.left(rows, fresh, np.full(instances, -1), last.end)
+            self.loaded += len(fresh)
+        return replace(last, trace=last.trace.slice(0, 0), order=last.order[:0], log=new_log(0),
+                       state=with_room(self.state, no_jobs(0), no_instances(0)))
 
 
 def replay_in_window(blocks: Iterator[pa.Table], requests: Requests, cluster: Cluster, policy: Policy, rules: Rules, sink: Sink,
                      progress: Callable[[int, int], None] | None = None) -> Outcome:
     """Replays a trace that comes in ``blocks`` (schema.JOBS, sorted by submit_time), of which ``requests`` are the classes.
 
-    ``sink`` is given all jobs, once each, of the blocks that were looked at, and the whole log. Returns the last piece of it, with
-    the counts of the whole replay. Raises InvalidIntention as ``replay`` does.
+    ``sink`` is given all jobs, once each, and the whole log. Returns the counts and the end of the replay, with an empty state and
+    log. Raises InvalidIntention as ``replay`` does.
     """
     window = Window(requests, cluster, policy, rules, sink)
     block = next(blocks, None)
@@ -203,7 +229,7 @@ def replay_in_window(blocks: Iterator[pa.Table], requests: Requests, cluster: Cl
         if answer == engine.BROKEN:
             raise InvalidIntention(window.complaint(lambda job: str(window.names[job])))
         if answer == engine.DONE:
-            return window.finish()
+            return window.finish(chain([following] if following else [], blocks))
         window.hand_out()
         block = following
 
