@@ -40,7 +40,7 @@ def replay_to_files(source: TraceFile, cluster: Cluster, policy: Policy, rules: 
     """
     free, wanted = shutil.disk_usage(folder).free, BYTES_PER_JOB * source.rows
     if free < wanted:
-        raise BadInput(f"{folder.parent}: has {free / 2**30:.1f} GiB free; streaming {source.rows:,} jobs takes about {wanted / 2**30:.1f} GiB")
+        raise BadInput(f"{folder.parent}: has {free / 2**30:.1f} GiB free; to stream {source.rows:,} jobs takes {wanted / 2**30:.1f} GiB")
     requests = Requests()
     for block in source.checked_blocks():
         requests.number(block)

@@ -48,7 +48,7 @@ class Sink(Protocol):
         """A block of the trace that begins at ``first_row`` has joined; its instances are numbered from 0."""
 
     def logged(self, piece: Outcome, rows: Array) -> None:
-        """The log of ``piece`` is final, its end the latest there may be. Jobs are numbered as in its state; ``rows``: those of the trace."""
+        """The log of ``piece`` is final, and its end the latest that there may be. Its jobs are at ``rows`` of the trace."""
 
     def left(self, rows: Array, jobs: Table, ran_on: Array, end: float) -> None:
         """These jobs, rows ascending, have ended, or at the ``end`` (s, before it inf) are as they are.
@@ -111,13 +111,14 @@ class Window(Run):
             slots = max(instances, len(state.instances) * 3 // 2)
             self.state = state._replace(instances=_longer(state.instances, no_instances(slots)),
                                         instance_cores=_longer(state.instance_cores, _zeros(state.instance_cores, slots)))
-            self.pending = pending._replace(**{
-                name: _longer(getattr(pending, name), _zeros(getattr(pending, name), slots)) for name in ("hold", "hold_gpu", "hold_cores")})
+            self.pending = pending._replace(**{name: _longer(table, _zeros(table, slots)) for name, table in (
+                ("hold", pending.hold), ("hold_gpu", pending.hold_gpu), ("hold_cores", pending.hold_cores))})
 
     def hand_out(self) -> None:
         """Gives the sink what is final, and takes it out of the state."""
         state, queue, pending, log = self.state, self.queue, self.pending, self.log
-        jobs, n = state.jobs[:len(self.rows)], len(self.rows)
+        n = len(self.rows)
+        jobs: Any = state.jobs[:n]
         code = queue.event.code[:queue.mark[CALENDAR]]
         claimants = code[code >> KIND_SHIFT != FINISH] & JOB_MASK
         cut = _final_part(pending, log, claimants)
@@ -146,7 +147,8 @@ class Window(Run):
         length = state.jobs.end_instance[jobs] - state.jobs.first_instance[jobs]
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         ran_on = state.instances.ran_on[np.repeat(state.jobs.first_instance[jobs], length) + within]
-        self.sink.left(self.rows[jobs], state.jobs[jobs], ran_on, end)
+        leaving: Any = state.jobs.take(jobs)
+        self.sink.left(self.rows[jobs], leaving, ran_on, end)
 
     def _compact(self, kept: Array, waiting: Array, cut: list[int]) -> None:
         """Moves the jobs ``kept`` to the front and translates their numbers everywhere; ``waiting`` of them are in the queue."""
@@ -162,7 +164,7 @@ class Window(Run):
         state.servers.first = instance_to[state.servers.first]
         state.instances.job[stays] = job_to[state.instances.job[stays]]
         for table in (state.instances, state.instance_cores):
-            table[:len(stays)] = table[stays]
+            table[:len(stays)] = table.take(stays, axis=0)
         state.instances[len(stays):used] = no_instances(used - len(stays))
 
         length = state.jobs.end_instance[kept] - state.jobs.first_instance[kept]
@@ -172,7 +174,7 @@ class Window(Run):
         claim.held[kept] -= cut[3]
         held = job_to[queue.node.held[:queue.mark[HELD]]]
         for table in (state.jobs, queue.node, claim, self.own.job_state):
-            table[:n] = table[kept]
+            table[:n] = table.take(kept, axis=0)
         state.jobs.end_instance[:n] = np.cumsum(length)
         state.jobs.first_instance[:n] = state.jobs.end_instance[:n] - length
         for table, blank in ((state.jobs, no_jobs(filled - n)), (queue.node, 0), (claim, 0), (self.own.job_state, 0.0)):

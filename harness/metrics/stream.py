@@ -6,8 +6,10 @@ table, whose intervals are known only at the end.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +59,7 @@ class CellWriter:
     """The sink of a replay in a window that writes jobs.parquet and preemptions.parquet into ``folder``.
 
     ``trace``: the blocks of the trace once more, with all columns. Files of its own go to ``scratch``, 200 bytes for each job of the
-    blocks that wait and 24 for each attempt.
+    blocks that wait and 24 for each attempt. One block at a time is written while the replay goes on.
     """
 
     def __init__(self, folder: Path, scratch: Path, trace: Iterator[pa.Table], warmup_s: float):
@@ -68,6 +70,8 @@ class CellWriter:
         self.decided: list[Decided] = []
         self.state: View | None = None
         self.reasons: dict[int, str] = {}
+        self.thread, self.writing = ThreadPoolExecutor(1), Future()
+        self.writing.set_result(None)
 
     def opened(self, first_row: int, jobs: Table) -> None:
         block = Block(first_row, len(jobs), len(jobs), self.scratch / f"{len(self.blocks)}")
@@ -76,7 +80,8 @@ class CellWriter:
         np.full(int(jobs.end_instance[-1]), -1, np.int64).tofile(block.ran_on)
 
     def logged(self, piece: Outcome, rows: Array) -> None:
-        self.state, self.reasons = piece.state._replace(jobs=piece.state.jobs[:0].copy(), instances=piece.state.instances[:0].copy()), piece.reasons
+        self.state = piece.state._replace(jobs=piece.state.jobs[:0].copy(), instances=piece.state.instances[:0].copy())
+        self.reasons = piece.reasons
         self.preemptions.write(preemptions_table(piece))
         self.decided.append(Decided(piece, self.warmup_s))
         kind, held = piece.state.jobs.kind, held_spans(piece)
@@ -94,16 +99,17 @@ class CellWriter:
         cuts = [0, *(np.flatnonzero(np.diff(of_block)) + 1), len(rows)] if len(rows) else []
         for low, high in zip(cuts[:-1], cuts[1:], strict=True):
             before = int(ends[low - 1]) if low else 0
-            self._put(self.blocks[of_block[low]], rows[low:high], jobs[low:high].copy(), ran_on[before:int(ends[high - 1])])
+            self._put(self.blocks[of_block[low]], rows[low:high], jobs[low:high], ran_on[before:int(ends[high - 1])])
         while self.first_open < len(self.blocks) and not self.blocks[self.first_open].missing:
-            self._write(self.blocks[self.first_open], end)
+            self.writing.result()
+            self.writing = self.thread.submit(self._write, self.blocks[self.first_open], end)
             self.first_open += 1
 
     def _blocks_of(self, rows: Array) -> Array:
         return np.searchsorted([block.first for block in self.blocks], rows, "right") - 1
 
-    def _put(self, block: Block, rows: Array, jobs: Table, ran_on: Array) -> None:
-        """Puts the results of jobs to their places in the files of their block."""
+    def _put(self, block: Block, rows: Array, jobs: Any, ran_on: Array) -> None:
+        """Puts the results of jobs, whose instances it renumbers, to their places in the files of their block."""
         places = rows - block.first
         records = np.memmap(block.jobs, JOB, "r+", shape=(block.n,))
         length, first = jobs.end_instance - jobs.first_instance, records["first_instance"][places]
@@ -146,6 +152,8 @@ class CellWriter:
 
     def finish(self, outcome: Outcome, cluster: Cluster, interval_s: float | None) -> tuple[pa.Table, dict[str, Value]]:
         """Closes the files; returns the utilization table and the summary. ``outcome`` has the counts and the end of the replay."""
+        self.writing.result()
+        self.thread.shutdown()
         self.jobs.close()
         self.preemptions.close()
         classes = outcome.state.classes

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness import schema
 from harness.cluster.log import (
@@ -168,9 +167,9 @@ def _usage(cluster: Cluster, utilization: pa.Table) -> dict[str, Value]:
 def _load(cluster: Cluster, jobs: Columns, status: Array) -> dict[str, Value]:
     """How many GPU seconds were asked for while jobs came in, per GPU second that there was."""
     came = (status != schema.STATUSES.index("rejected")) & (status != schema.STATUSES.index("not_submitted"))
-    asked = jobs.computed(_asked, ("submit_time", "duration", "end_time", "instances", "gpus", "gpu_milli"), came)
-    span = float(np.ptp(jobs.numbers("submit_time", came))) if len(asked) else 0.0
-    load = _share(asked.sum(), cluster.gpus * span)
+    asked = jobs.computed(_asked, ("submit_time", "duration", "end_time", "instances", "gpus", "gpu_milli"), came).sum()
+    span = float(np.ptp(jobs.numbers("submit_time", came))) if came.any() else 0.0
+    load = _share(asked, cluster.gpus * span)
     return {"offered_load": load, "unstable": load is not None and load > 1}
 
 
@@ -181,15 +180,17 @@ def _asked(submit: Array, duration: Array, end: Array, instances: Array, gpus: A
 
 def _latencies(jobs: Columns, status: Array) -> Iterator[tuple[str, Value]]:
     """Statistics over all jobs, then by kind."""
-    finished = status == schema.STATUSES.index("finished")
-    waited = finished | (status == schema.STATUSES.index("waiting")) | (status == schema.STATUSES.index("running"))
-    yield "wait_s_censored", int(np.isnan(jobs.numbers("first_start", waited)).sum())
     kind = jobs.codes("kind", schema.KINDS)
+    finished, waiting, running = (schema.STATUSES.index(word) for word in ("finished", "waiting", "running"))
     for name in LATENCIES:
-        covered = waited if name == "wait_s" else finished
-        every, n = _statistics(jobs.numbers(name, covered)), int(covered.sum())
-        for suffix, chosen in (("", covered), *((f"_{word}", covered & (kind == k)) for k, word in enumerate(schema.KINDS))):
-            found = every if int(chosen.sum()) == n else _statistics(jobs.numbers(name, chosen))
+        covered = status == finished
+        if name == "wait_s":
+            covered |= (status == waiting) | (status == running)
+            yield "wait_s_censored", int(np.isnan(jobs.numbers("first_start", covered)).sum())
+        every, n = _statistics(jobs.numbers(name, covered)), np.count_nonzero(covered)
+        for k, suffix in enumerate(("", *(f"_{word}" for word in schema.KINDS)), -1):
+            chosen = covered if k < 0 else covered & (kind == k)
+            found = every if np.count_nonzero(chosen) == n else _statistics(jobs.numbers(name, chosen))
             yield from zip((f"{name}_{statistic}{suffix}" for statistic in STATISTICS), found, strict=True)
 
 
