@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(QUICK if options.quick else Sizes(), options.json, sections)
 
 
-def run(sizes: Sizes, file: Path, sections: Sequence[Section] = (*SECTIONS, unmeasured)) -> int:
+def run(sizes: Sizes, file: Path, sections: Sequence[Section]) -> int:
     """Measures ``sections`` with ``sizes``, prints the table and writes ``file``; returns the exit status."""
     about = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "sizes": vars(sizes)}
     rows = measure(sizes, sections)
