@@ -217,7 +217,7 @@ class Requests:
 
     def classes(self) -> Table:
         """Their table (C,), but for what the cluster decides."""
-        words = dict(zip(CLASS_COLUMNS, zip(*self.rows, strict=True) if self.rows else [()] * len(CLASS_COLUMNS), strict=True))
+        words: dict[str, list] = {name: [row[n] for row in self.rows] for n, name in enumerate(CLASS_COLUMNS)}
         classes = records(len(self.rows), CLASS)
         for column, name in (("instances", "instances"), ("gpus", "gpus"), ("milli", "gpu_milli"), ("memory", "memory_mib"),
                             ("priority", "priority"), ("preemptible", "preemptible")):

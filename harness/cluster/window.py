@@ -165,7 +165,6 @@ class Window(Run):
         state.instances.job[stays] = job_to[state.instances.job[stays]]
         for table in (state.instances, state.instance_cores):
             table[:len(stays)] = table.take(stays, axis=0)
-        state.instances[len(stays):used] = no_instances(used - len(stays))
 
         length = state.jobs.end_instance[kept] - state.jobs.first_instance[kept]
         claim = pending.claim
@@ -177,8 +176,9 @@ class Window(Run):
             table[:n] = table.take(kept, axis=0)
         state.jobs.end_instance[:n] = np.cumsum(length)
         state.jobs.first_instance[:n] = state.jobs.end_instance[:n] - length
-        for table, blank in ((state.jobs, no_jobs(filled - n)), (queue.node, 0), (claim, 0), (self.own.job_state, 0.0)):
-            table[n:filled] = blank
+        state.jobs.status[n:filled] = UNSUBMITTED  # nothing else of what is there is looked at before the next block replaces it
+        claim.victim[n:filled] = claim.next_victim[n:filled] = -1
+        self.own.job_state[n:filled] = 0.0
 
         held = held[held >= 0]
         queue.mark[HELD] = len(held)
