@@ -160,7 +160,10 @@ class View(NamedTuple):
 
 
 class Own(NamedTuple):
-    """All that a policy may write, except ``params``, which come from its configuration."""
+    """All that a policy may write, except ``params``, which come from its configuration.
+
+    A streamed replay renumbers jobs between two instants: ``job_state`` moves with them, but a number of a job kept as a value does not.
+    """
 
     params: Array  # f8 (number of params,)
     state: Array  # f8 (STATE of the policy,)
