@@ -46,9 +46,10 @@ def replay_to_files(source: TraceFile, cluster: Cluster, policy: Policy, rules: 
         requests.number(block)
     scratch = folder / ".scratch"
     scratch.mkdir()
-    writer, began = CellWriter(folder, scratch, source.blocks(), warmup_s), time.perf_counter()
-    outcome = replay_in_window(source.blocks(), requests, cluster, policy, rules, writer, progress)
-    replay_s = time.perf_counter() - began
-    utilization, metrics = writer.finish(outcome, cluster, interval_s)
+    with CellWriter(folder, scratch, source.blocks(), warmup_s) as writer:
+        began = time.perf_counter()
+        outcome = replay_in_window(source.blocks(), requests, cluster, policy, rules, writer, progress)
+        replay_s = time.perf_counter() - began
+        utilization, metrics = writer.finish(outcome, cluster, interval_s)
     shutil.rmtree(scratch)
     return Streamed(outcome, utilization, metrics, replay_s)

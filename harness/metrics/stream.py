@@ -73,6 +73,12 @@ class CellWriter:
         self.thread, self.writing = ThreadPoolExecutor(1), Future()
         self.writing.set_result(None)
 
+    def __enter__(self) -> "CellWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.thread.shutdown()
+
     def opened(self, first_row: int, jobs: Table) -> None:
         block = Block(first_row, len(jobs), len(jobs), self.scratch / f"{len(self.blocks)}")
         self.blocks.append(block)
@@ -153,7 +159,6 @@ class CellWriter:
     def finish(self, outcome: Outcome, cluster: Cluster, interval_s: float | None) -> tuple[pa.Table, dict[str, Value]]:
         """Closes the files; returns the utilization table and the summary. ``outcome`` has the counts and the end of the replay."""
         self.writing.result()
-        self.thread.shutdown()
         self.jobs.close()
         self.preemptions.close()
         classes = outcome.state.classes

@@ -22,7 +22,7 @@ HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 class TraceFile:
-    """The jobs in a Parquet file: ``rows``, and their blocks of ROW_GROUP rows, the last one shorter.
+    """The jobs in a Parquet file: its ``schema``, its number of ``rows``, and their blocks of ROW_GROUP rows, the last one shorter.
 
     Raises BadInput, here and while it is read, when it is no Parquet file or is corrupt.
     """
@@ -34,7 +34,7 @@ class TraceFile:
             raise BadInput(f"{path}: must be a Parquet trace, but seems to be {seems(head)}; `harness-traces import` converts traces")
         try:
             about = pq.read_metadata(self.path)
-            self.columns, self.rows = tuple(about.schema.to_arrow_schema().names), about.num_rows
+            self.schema, self.rows = about.schema.to_arrow_schema(), about.num_rows
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _corrupt(self.path, error) from error
 
@@ -60,10 +60,13 @@ class TraceFile:
             yield fill_defaults(raw, JOBS) if same else checked(raw, SINGLY, str(self.path))
 
     def in_order(self) -> bool:
-        """Whether submit_time never falls."""
+        """Whether there is a submit_time, of numbers that never fall."""
+        at = self.schema.get_field_index("submit_time")
+        if at < 0 or not (pa.types.is_floating(self.schema.types[at]) or pa.types.is_integer(self.schema.types[at])):
+            return False
         last = -np.inf
         for block in self._raw(False, ["submit_time"]):
-            times = pc.fill_null(block["submit_time"].cast(pa.float64()), np.nan).to_numpy()
+            times = pc.fill_null(block["submit_time"].cast(pa.float64(), safe=False), np.nan).to_numpy()
             if times[0] < last or (times[1:] < times[:-1]).any():
                 return False
             last = times[-1]

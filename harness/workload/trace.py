@@ -93,11 +93,11 @@ def streamed(params: Params) -> TraceFile | None:
     if params.stream is False or not params.path:
         return None
     file = TraceFile(params.path)
-    if not params.stream and (file.rows < STREAMED_ROWS or JOBS[0].name not in file.columns):
+    if not params.stream and (file.rows < STREAMED_ROWS or JOBS[0].name not in file.schema.names):
         return None
     plain = Params(params.path, stream=params.stream)
     steps = [f"workload.{step.name}" for step in fields(params) if getattr(params, step.name) != getattr(plain, step.name)]
-    if not steps and JOBS[0].name in file.columns and file.rows and file.in_order():
+    if not steps and JOBS[0].name in file.schema.names and file.rows and file.in_order():
         return file
     if params.stream:
         why = (f"{', '.join(steps)} cannot be applied to it" if steps else f"{params.path} must have jobs, sorted by submit_time")
