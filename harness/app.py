@@ -277,7 +277,8 @@ def main(argv: list[str] | None = None) -> int:
         if informs:
             return 0
         out = Path(next(word for word in reversed(words) if word.startswith("out="))[4:].strip("'\""))
-        return conclude(out, began) if "-m" in words or "--multirun" in words else 0
+        quiet = any(word in ("progress=false", "dry_run=true") for word in words)
+        return conclude(out, began, quiet) if "-m" in words or "--multirun" in words else 0
     except (BadInput, HydraException, OmegaConfBaseException) as error:
         if debug:
             raise
@@ -358,13 +359,17 @@ class Hidden(MetaPathFinder):
             raise ModuleNotFoundError(f"{fullname} is hidden while the command starts", name=fullname)
 
 
-def conclude(out: Path, began: float) -> int:
-    """Writes the summary of a sweep and says where it is."""
+def conclude(out: Path, began: float, quiet: bool) -> int:
+    """Writes the summary of a sweep and says where it is, and unless ``quiet`` where all tables are."""
     if not out.is_dir() or not any(out.glob("[!.]*/manifest.json")) and not any((out / FAILED).glob("*.json")):
         return 0
     summary = aggregate(out)
     failed = [path for path in (out / FAILED).glob("*.json") if path.stat().st_mtime >= began]
-    print(f"{summary}{f': {len(failed)} cells failed' if failed else ''}")
+    print(f"{summary}{f': {len(failed)} cells failed' if failed else ''}", flush=True)
+    if not quiet:
+        cells = sum(1 for _ in out.glob("[!.]*/manifest.json"))
+        print(f"sweep   {time.time() - began:.1f} s; {cells:,} cells are there, {len(failed):,} failed; tables of each in "
+              f"{out}/<cell>, a row for each in {summary}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -40,7 +40,7 @@ class Progress:
             self.bar.update(done - self.done)
         elif self.shown and done > self.done:
             left = passed / done * (self.cells - done)
-            print(f"{line}{' ' if line else ''}({done:,} of {self.cells:,} cells, {rate}, {left:.0f} s left)", file=sys.stderr)
+            print(f"{line or 'sweep  '} ({done:,} of {self.cells:,} cells, {rate}, {left:.0f} s left)", file=sys.stderr)
         self.done, self.events = done, events
 
     def say(self, line: str) -> None:
