@@ -1,6 +1,7 @@
 """How a sweep goes, on standard error: one bar on a terminal, a line for each cell elsewhere."""
 
 import json
+import shutil
 import sys
 import threading
 import time
@@ -25,7 +26,8 @@ class Progress:
         if shown and sys.stderr.isatty():
             from tqdm import tqdm
 
-            self.bar = tqdm(total=cells, unit=" cells", desc="sweep", file=sys.stderr, dynamic_ncols=True)
+            self.bar = tqdm(total=cells, unit=" cells", desc="sweep", file=sys.stderr,
+                            ncols=shutil.get_terminal_size((100, 24)).columns)  # some terminals say that they are 0 columns wide
 
     def cell(self, line: str, events: int) -> None:
         """One more cell is done; ``line`` says which, and how."""

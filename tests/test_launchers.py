@@ -15,7 +15,7 @@ import pytest
 import slurm_cluster
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SWEEP = ("-m", "workload=paper_mix", "workload.preemptors=5", "cluster.servers=10", "policy=fifo,godel", "seed=range(3)")
+SWEEP = ("-m", "workload=paper_mix", "workload.preemptors=3", "cluster.servers=4", "policy=fifo,godel", "seed=range(3)")
 CELLS = 6
 TIMEOUT_S = 600
 """For one sweep of a few seconds; a machine that is shared may take far longer."""
@@ -104,7 +104,7 @@ def test_a_job_that_slurm_kills_is_rows_with_its_error(tmp_path: Path, slurm: sl
     deadly = tmp_path / "deadly.py"
     deadly.write_text("import os\n\nos.environ.get('SLURM_ARRAY_TASK_ID') == '1' and os.kill(os.getpid(), 9)\n")
     out = tmp_path / "out"
-    done = harness("-m", "workload=paper_mix", "workload.preemptors=5", "cluster.servers=10", f"policy.file={deadly}", "seed=0,1",
+    done = harness("-m", "workload=paper_mix", "workload.preemptors=3", "cluster.servers=4", f"policy.file={deadly}", "seed=0,1",
                    "hydra/launcher=submitit_slurm", *QUEUE, *SLURM, "hydra.sweeper.cells_per_job=1",
                    f"out={out}", environment=slurm.environment)
     assert done.returncode == 1, done.stderr
