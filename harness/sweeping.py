@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn
@@ -45,7 +46,8 @@ class Composed(NamedTuple):
 class Composer:
     """Makes the configurations of cells. ``hydra_words`` are the overrides of Hydra's own section."""
 
-    def __init__(self, loader: ConfigLoaderImpl, config_name: str, hydra_words: Sequence[str]) -> None:
+    def __init__(self, loader: ConfigLoader, config_name: str, hydra_words: Sequence[str]) -> None:
+        assert isinstance(loader, ConfigLoaderImpl)
         self.loader, self.config_name, self.hydra_words = loader, config_name, list(hydra_words)
         self.bases: dict[tuple[str, ...], Composed] = {}
 
@@ -140,7 +142,7 @@ def batches(words: list[str], cells: int, per_job: int | None, launcher: Launche
         yield Batch(words, first, min(per_job, cells - first), not here)
 
 
-def sweep(words: list[str], per_job: int | None, config: DictConfig, loader: ConfigLoaderImpl, launcher: Launcher) -> None:
+def sweep(words: list[str], per_job: int | None, config: DictConfig, loader: ConfigLoader, launcher: Launcher) -> None:
     """Runs a sweep through a launcher. Raises BadInput for cells that can not be; HydraException likewise, before any has begun."""
     from harness.app import check_cell, give_up
 
