@@ -6,11 +6,11 @@ READY := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test test-long lint reproduce bench bench-large notebooks coverage traces lock clean
+.PHONY: help setup compile test test-long test-launchers lint reproduce bench bench-large notebooks coverage traces lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
-		while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
+		while IFS='|' read -r name what; do printf '  make %-15s %s\n' "$$name" "$$what"; done
 
 setup: $(READY) ## create the environment in .venv from requirements.lock (PYTHON=python3.12 picks an interpreter)
 
@@ -32,6 +32,10 @@ test: compile ## run the test suite
 
 test-long: compile ## run the test suite with the tests marked slow
 	$(PYTEST)
+
+test-launchers: compile ## sweeps through a real Slurm (Debian: slurm-wlm and munge) and a local Ray, with their extras
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --editable '.[parallel,slurm,ray]'
+	timeout 1500 $(BIN)/python -m pytest -q tests/test_launchers.py tests/test_slurm_referee.py
 
 lint: $(READY) ## ruff, pyright and the import rules of the layers
 	$(BIN)/ruff check --output-format concise .

@@ -8,8 +8,10 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.abc import MetaPathFinder
 from itertools import islice
 from pathlib import Path
@@ -17,23 +19,27 @@ from traceback import walk_tb
 from typing import Any
 
 import hydra
+import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 from hydra.errors import HydraException, OverrideParseException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.cells import FAILED, Cell, is_whole, note_failure, run_cell
+from harness.cells import FAILED, Cell, clean, events_of, is_whole, note_failure, run_cell
 from harness.errors import BadInput, InvalidIntention
+from harness.progress import Note, Progress
 from harness.sweep import aggregate
+from harness.sweeping import Batch, Composed, Composer
 from harness.tables import one_line
 
 PACKAGE = Path(__file__).resolve().parent
 MOST_CELLS = 100_000
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @dataclass
@@ -109,9 +115,13 @@ stopped_by: list[BadInput | InvalidIntention] = []
 
 @hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
 def task(config: DictConfig) -> str:
-    """Runs one cell; in a sweep an error becomes a row, so that the others still run."""
+    """Runs one cell, or the batch of cells that a sweep gives to this job; returns what is wrong with its input, if something is."""
+    if "cells" in config:
+        return run_batch(Batch.decode(config.cells), config)
     try:
-        return run_task(cell_of(config), config)
+        about = HydraConfig.get()
+        choices = {group: str(choice) for group, choice in about.runtime.choices.items()}
+        run_single(cell_of(Composed(config, choices, list(about.overrides.task))))
     except (BadInput, InvalidIntention) as error:
         stopped_by.append(error)
     except OmegaConfBaseException as error:
@@ -119,48 +129,96 @@ def task(config: DictConfig) -> str:
     return ""
 
 
-def run_task(cell: Cell, config: DictConfig) -> str:
-    sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
-    name = " ".join(f"{key}={value}" for key, value in {**cell.labels, **cell.overrides}.items())
-    if config.dry_run:
-        print(f"{'there' if is_whole(cell.folder()) else 'to do'}  {cell.folder()}  {name}")
-        return cell.key
+def run_single(cell: Cell) -> None:
+    if cell.config["dry_run"]:
+        return tell(cell)
     began = time.perf_counter()
-    there = is_whole(cell.folder()) and not config.force
+    there = is_whole(cell.folder()) and not cell.config["force"]
+    clean(cell.folder().parent)
+    folder = run_cell(cell, Reporter(cell.title) if cell.config["progress"] else None)
+    if cell.config["progress"]:
+        print(f"done    {cell.title}: {'was there' if there else f'{time.perf_counter() - began:.2f} s'}", file=sys.stderr)
+    print(folder)
+
+
+def run_batch(batch: Batch, config: DictConfig) -> str:
+    """Runs the cells of a batch. An error in one becomes a row, so that the others still run; the first bad input is returned."""
+    composer = Composer(GlobalHydra.instance().config_loader(), "config", HydraConfig.get().overrides.hydra)
+    progress: Progress | None = None
+    wrong = ""
+    for words in batch.cells:
+        try:
+            cell = cell_of(composer.compose(words))
+        except (BadInput, OmegaConfBaseException, HydraException) as error:
+            wrong = wrong or in_one_line(error)
+            continue
+        if cell.config["dry_run"]:
+            tell(cell)
+            continue
+        if progress is None:
+            clean(cell.folder().parent)
+            out = Path(cell.config["out"])
+            progress = Note(batch.count, out, batch.first) if batch.noted else Progress(batch.count, cell.config["progress"])
+        began = time.perf_counter()
+        there = is_whole(cell.folder()) and not cell.config["force"]
+        try:
+            events = 0 if there else events_of(run_cell(cell))
+            progress.cell(f"done    {cell.title}: {'was there' if there else f'{time.perf_counter() - began:.2f} s'}", events)
+        except (BadInput, InvalidIntention) as error:
+            note_failure(cell, f"{type(error).__name__}: {error}")
+            progress.say(f"failed  {cell.title}: {error}")
+            progress.cell("", 0)
+    if progress is not None:
+        progress.close()
+    return wrong
+
+
+def tell(cell: Cell) -> None:
+    """What a dry run says of a cell."""
+    print(f"{'there' if is_whole(cell.folder()) else 'to do'}  {cell.folder()}  {cell.title}")
+
+
+def check_cell(composed: Composed) -> None:
+    """Raises BadInput for a configuration that no cell can have."""
     try:
-        folder = run_cell(cell, Reporter(name) if config.progress and not sweeping else None)
-    except (BadInput, InvalidIntention) as error:
-        if not sweeping:
-            raise
-        note_failure(cell, f"{type(error).__name__}: {error}")
-        print(f"failed  {name}: {error}", file=sys.stderr)
-        return cell.key
-    if config.progress:
-        took = "was there" if there else f"{time.perf_counter() - began:.2f} s"
-        print(f"done    {name}: {took}", file=sys.stderr)
-    if not sweeping:
-        print(folder)
-    return cell.key
+        cell_of(composed)
+    except OmegaConfBaseException as error:
+        raise BadInput(in_one_line(error)) from error
 
 
-def cell_of(config: DictConfig) -> Cell:
-    about = HydraConfig.get()
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+def give_up(cells: Iterable[Composed], error: str) -> None:
+    """Keeps a row for each cell of a sweep that is neither there nor known to have failed: its job ended with ``error``."""
+    print(f"failed  jobs of the launcher: {error}", file=sys.stderr)
+    for composed in cells:
+        cell = cell_of(composed)
+        if not is_whole(cell.folder()) and not (cell.folder().parent / FAILED / f"{cell.key}.json").is_file():
+            note_failure(cell, error)
+
+
+def cell_of(composed: Composed) -> Cell:
+    plain = OmegaConf.to_container(composed.config, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     plain = _with_text_keys(plain)
-    _require(OmegaConf.to_container(OmegaConf.structured(Settings)), plain, "")
-    _require({"workload": {"generator": ""}, "policy": {"name": ""}}, plain, "")
+    _require(needed(), plain, "")
     file = plain["policy"].get("file")
     if not isinstance(file, str | None):
         raise BadInput(f"policy.file={file}: must be the name of a Python file, or null")
     for key in plain:
         if key not in Settings.__dataclass_fields__:
             raise BadInput(f"{key}: there is no such key{_nearest(str(key))}; harness --cfg job shows all keys")
-    overrides = dict(override.lstrip("+").split("=", 1) for override in about.overrides.task if "=" in override)
-    choices = {group: str(choice) for group, choice in about.runtime.choices.items()}
-    hydra_files = {"config.yaml": OmegaConf.to_yaml(config), "overrides.yaml": OmegaConf.to_yaml(about.overrides.task)}
+    overrides = dict(override.lstrip("+").split("=", 1) for override in composed.words if "=" in override)
+    files = {name: yaml.dump(content, Dumper=DUMPER, sort_keys=False, allow_unicode=True)
+             for name, content in (("config.yaml", plain), ("overrides.yaml", composed.words))}
     groups = ("cluster", "workload", "policy", "experiment", "out", "force", "dry_run", "progress")
-    return Cell(plain, choices, {key: value for key, value in overrides.items() if key not in groups}, hydra_files)
+    return Cell(plain, composed.choices, {key: value for key, value in overrides.items() if key not in groups}, files)
+
+
+@cache
+def needed() -> Any:
+    """The keys that every cell must have."""
+    keys = OmegaConf.to_container(OmegaConf.structured(Settings))
+    assert isinstance(keys, dict)
+    return {**keys, "workload": {"generator": ""}, "policy": {"name": ""}}
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -219,7 +277,8 @@ def main(argv: list[str] | None = None) -> int:
         if informs:
             return 0
         out = Path(next(word for word in reversed(words) if word.startswith("out="))[4:].strip("'\""))
-        return conclude(out, began) if "-m" in words or "--multirun" in words else 0
+        quiet = any(word in ("progress=false", "dry_run=true") for word in words)
+        return conclude(out, began, quiet) if "-m" in words or "--multirun" in words else 0
     except (BadInput, HydraException, OmegaConfBaseException) as error:
         if debug:
             raise
@@ -300,13 +359,17 @@ class Hidden(MetaPathFinder):
             raise ModuleNotFoundError(f"{fullname} is hidden while the command starts", name=fullname)
 
 
-def conclude(out: Path, began: float) -> int:
-    """Writes the summary of a sweep and says where it is."""
+def conclude(out: Path, began: float, quiet: bool) -> int:
+    """Writes the summary of a sweep and says where it is, and unless ``quiet`` where all tables are."""
     if not out.is_dir() or not any(out.glob("[!.]*/manifest.json")) and not any((out / FAILED).glob("*.json")):
         return 0
     summary = aggregate(out)
     failed = [path for path in (out / FAILED).glob("*.json") if path.stat().st_mtime >= began]
-    print(f"{summary}{f': {len(failed)} cells failed' if failed else ''}")
+    print(f"{summary}{f': {len(failed)} cells failed' if failed else ''}", flush=True)
+    if not quiet:
+        cells = sum(1 for _ in out.glob("[!.]*/manifest.json"))
+        print(f"sweep   {time.time() - began:.1f} s; {cells:,} cells are there, {len(failed):,} failed; tables of each in "
+              f"{out}/<cell>, a row for each in {summary}", file=sys.stderr)
     return 1 if failed else 0
 
 

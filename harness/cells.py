@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
 from subprocess import run
@@ -62,6 +62,12 @@ class Cell:
             "seed": self.config["seed"],
         }
 
+    @property
+    def title(self) -> str:
+        """What tells the cell from its neighbours, in words."""
+        return " ".join(f"{key}={value}" for key, value in {**self.labels, **self.overrides}.items())
+
+    @cached_property
     def inputs(self) -> dict[str, str]:
         """sha256 of every input file, by the key and name that the configuration gives."""
         found = {}
@@ -71,11 +77,11 @@ class Cell:
                 found[f"{group}.{key}={name}"] = file_hash(Path(str(name)))
         return found
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Name of the cell's folder: a hash of the configuration, the contents of its inputs and the package's sources."""
         hashed = {name: value for name, value in self.config.items() if name not in NOT_HASHED}
-        text = json.dumps([hashed, sorted(self.inputs().items()), sources_hash()], sort_keys=True, default=str)
+        text = json.dumps([hashed, sorted(self.inputs.items()), sources_hash()], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def folder(self) -> Path:
@@ -109,7 +115,6 @@ def run_cell(cell: Cell, report: Callable[[int, int, int], None] | None = None) 
     temporary = folder.with_name(f".{folder.name}.{platform.node()}.{os.getpid()}")
     former = temporary.with_name(f"{temporary.name}.former")
     try:
-        _clean(folder.parent)
         temporary.mkdir(parents=True)
         _fill(cell, temporary, report)
         with suppress(FileNotFoundError):
@@ -128,7 +133,7 @@ def run_cell(cell: Cell, report: Callable[[int, int, int], None] | None = None) 
     return folder
 
 
-def _clean(out: Path) -> None:
+def clean(out: Path) -> None:
     """Removes the temporary folders in ``out`` of processes of this machine that were killed."""
     for path in out.glob(".*"):
         name = re.fullmatch(r"\.[0-9a-f]{24}\.(.*)\.(\d+)(\.former)?", path.name)
@@ -147,6 +152,11 @@ def _runs(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     return True
+
+
+def events_of(folder: Path) -> int:
+    """How many events were replayed for a cell."""
+    return json.loads((folder / "manifest.json").read_text())["events"]
 
 
 def note_failure(cell: Cell, error: str) -> None:
@@ -169,7 +179,7 @@ def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | No
     config = cell.config
     began = time.perf_counter()
     policy = load_policy(config["policy"]["name"], config["policy"].get("file"), _policy_params(config["policy"]))
-    inputs = cell.inputs()
+    inputs = cell.inputs
     workload = dict(config["workload"])
     source = stream(workload.pop("generator"), workload)
     preemption, horizon = config["preemption"], config["horizon_s"]
@@ -190,9 +200,7 @@ def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | No
         **_row(cell), "inputs": inputs, "seed": config["seed"], "tie_rules": TIE_RULES, "events": outcome.events,
         "capped_servers": outcome.capped, "cluster_notes": list(cluster.notes), "replay_wall_s": round(replayed, 6),
         "wall_s": round(time.perf_counter() - began, 6),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "git_commit": _git_commit(),
-        "versions": {"harness": __version__, "python": platform.python_version(),
-                     **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow", "hydra-core")}},
+        "peak_memory_mib": _peak_memory_mib(), "git_commit": _git_commit(), "versions": _versions(),
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str))
 
@@ -273,3 +281,20 @@ def _speeds(config: Mapping[str, Any]) -> dict[tuple[str, str | None, str], floa
 def _git_commit() -> str | None:
     done = run(["git", "-C", str(PACKAGE), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+@lru_cache
+def _versions() -> dict[str, str]:
+    return {"harness": __version__, "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow", "hydra-core")}}
+
+
+def _peak_memory_mib() -> int:
+    """Peak resident memory of this program; where Linux tells it. What getrusage tells outlives exec, and may be that of who started us."""
+    try:
+        found = re.search(r"^VmHWM:\s*(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    if found:
+        return int(found[1]) // 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10)

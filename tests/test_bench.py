@@ -10,6 +10,7 @@ import pytest
 
 from harness.bench import __main__ as bench
 from harness.bench import peers, processes, replays, suites
+from harness.bench.cells import cells
 from harness.bench.commands import commands
 from harness.bench.rows import HEADINGS, Row, number, render
 from harness.bench.sizes import TINY, Sizes
@@ -21,7 +22,7 @@ from harness.topology import ClusterConfig, build
 from harness.workload import load
 
 FIELDS = {"what", "unit", "target", "sense", "measured", "ratio", "met", "of_machine", "detail"}
-IN_PROCESS = tuple(section for section in bench.SECTIONS if section is not commands)
+IN_PROCESS = tuple(section for section in bench.SECTIONS if section not in (commands, cells))
 
 
 def run_quick(sections: tuple[bench.Section, ...], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +55,12 @@ def test_whole_commands_are_timed(tmp_path, monkeypatch):
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert sum(row["unit"] == "s" and row["measured"] > 0 for row in rows) == 4
     assert sum(row["unit"] == "MiB" and row["measured"] > 50 for row in rows) == 2
+
+
+def test_a_cell_of_a_sweep_is_timed(tmp_path):
+    (row,) = cells(TINY, tmp_path)
+    assert row.unit == "ms" and row.target == 20.0 and isinstance(row.measured, float)
+    assert len(list((tmp_path / "cells").glob("*/manifest.json"))) == TINY.cells
 
 
 def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, capsys):

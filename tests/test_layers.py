@@ -49,13 +49,14 @@ LAYERS = (
     Layer("harness.metrics", may=(*BASE, "harness.topology", *RECORDS)),
     Layer("harness.figures", may=(*BASE, "harness.metrics")),
     Layer("harness.app", may=("harness",)),
+    Layer("harness.sweeping", may=("harness",)),
     Layer("harness.__main__", may=("harness",)),
     Layer("tests.naive", may=("harness.schema",)),
     Layer("tests.naive_policies", may=("harness.schema",)),
 )
 EVERYTHING_ELSE = Layer("any other module", may=("harness",), never=("harness.app",))
 
-ONLY_IN = {"hydra": ("harness.app",), "omegaconf": ("harness.app",)}
+ONLY_IN = {"hydra": ("harness.app", "harness.sweeping"), "omegaconf": ("harness.app", "harness.sweeping")}
 """Libraries that are kept to the modules named."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from harness.bench.cells import cells
 from harness.bench.commands import commands
 from harness.bench.large import large
 from harness.bench.machine import machine
@@ -27,7 +28,7 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, peers)
+SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, cells, peers)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")
