@@ -50,6 +50,12 @@ class Preemption:
 
 
 @dataclass
+class Metrics:
+    fragmentation: bool = False
+    energy: bool = False
+
+
+@dataclass
 class Levels:
     numa: float = 1.0
     nvlink: float = 1.0
@@ -91,6 +97,7 @@ class Settings:
     preemption: Preemption = field(default_factory=Preemption)
     speed: Speed = field(default_factory=Speed)
     network_speed: NetworkSpeed = field(default_factory=NetworkSpeed)
+    metrics: Metrics = field(default_factory=Metrics)
     horizon_s: float | None = None
     warmup_s: float = 0.0
     interval_s: float | None = None

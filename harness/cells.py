@@ -30,7 +30,8 @@ from harness.topology import Cluster, build, parse
 NOT_HASHED = ("out", "progress", "force", "dry_run")
 """Keys of a configuration that do not change what a cell is."""
 
-INPUT_FILES = (("workload", "path"), ("policy", "file"), ("cluster", "from_flextopo"))
+INPUT_FILES = (("workload", "path"), ("policy", "file"), ("cluster", "from_flextopo"),
+               ("cluster", "from_file"), ("cluster", "order"), ("workload", "order"))
 """Keys of a configuration that name files whose contents matter."""
 
 TIE_RULES = "instants: finish, end of grace, tick, arrival, by index; queue: key, submit_time, index; servers: lowest index"
@@ -74,7 +75,8 @@ class Cell:
         for group, key in INPUT_FILES:
             name = self.config.get(group, {}).get(key)
             if name:
-                found[f"{group}.{key}={name}"] = file_hash(Path(str(name)))
+                file = str(name).rpartition(":")[0] if key == "order" else str(name)
+                found[f"{group}.{key}={name}"] = file_hash(Path(file))
         return found
 
     @cached_property
@@ -209,7 +211,16 @@ def _replay(cell: Cell, cluster: Cluster, trace: pa.Table, policy: Any, rules: A
             report: Callable[[int, int, int], None] | None) -> tuple[Any, Mapping[str, Any], float]:
     """Writes the tables into ``folder``; returns what the replay left behind, the metrics, and the seconds of the replay."""
     from harness.cluster.replay import replay
-    from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
+    from harness.metrics import (
+        arrivals_table,
+        history,
+        jobs_table,
+        preemptions_table,
+        summary,
+        utilization_table,
+        with_energy,
+        with_fragmentation,
+    )
 
     config, began = cell.config, time.perf_counter()
     outcome = replay(trace, cluster, policy, rules, report and (lambda events, arrived: report(events, arrived, trace.num_rows)))
@@ -217,8 +228,14 @@ def _replay(cell: Cell, cluster: Cluster, trace: pa.Table, policy: Any, rules: A
     jobs = jobs_table(outcome)
     preemptions = preemptions_table(outcome)
     utilization = utilization_table(outcome, config["interval_s"], config["warmup_s"])
+    tables, measured = {"jobs": jobs, "preemptions": preemptions}, config["metrics"]
+    if measured["fragmentation"] or measured["energy"]:
+        found = history(outcome, cluster)
+        utilization = with_fragmentation(utilization, outcome, found) if measured["fragmentation"] else utilization
+        utilization = with_energy(utilization, found) if measured["energy"] else utilization
+        tables["arrivals"] = arrivals_table(outcome, found)
     metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
-    for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
+    for name, table in {**tables, "utilization": utilization}.items():
         write_table(table, folder / f"{name}.parquet")
     return outcome, metrics, replayed
 
@@ -229,6 +246,9 @@ def _replay_stream(cell: Cell, cluster: Cluster, source: TraceFile, policy: Any,
     from harness.stream import replay_to_files
 
     config = cell.config
+    for name, wanted in config["metrics"].items():
+        if wanted:
+            raise BadInput(f"metrics.{name}=true: needs the whole replay at once; not with a trace that is streamed")
     done = replay_to_files(source, cluster, policy, rules, folder, config["warmup_s"], config["interval_s"],
                            report and (lambda events, arrived: report(events, arrived, source.rows)))
     write_table(done.utilization, folder / "utilization.parquet")

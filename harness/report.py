@@ -21,8 +21,10 @@ from harness.figures import (
     card_mix,
     hit_rate,
     latency_cdf,
+    packing_curve,
     pays,
     policy_load_heatmap,
+    power_curve,
     preemption_efficiency,
     search_cost,
     utilization_day,
@@ -45,8 +47,10 @@ FIGURES: tuple[ModuleType, ...] = (
     latency_cdf,
     utilization_day,
     policy_load_heatmap,
+    packing_curve,
+    power_curve,
 )
-TABLES = ("jobs", "preemptions", "utilization")
+TABLES = ("jobs", "preemptions", "utilization", "arrivals")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
 MOST_GRIDS, MOST_ROWS, LARGE_SVG = 12, 200, 400_000

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from harness import claims_fgd, claims_pwr
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
@@ -35,7 +36,7 @@ class Recipe:
     name: str
     quick: tuple[str, ...]
     figures: tuple[str, ...] = ()
-    needs: str | None = None
+    needs: tuple[str, ...] = ()
 
 
 RECIPES = (
@@ -44,15 +45,25 @@ RECIPES = (
     Recipe("guarantees", ("workload.preemptors=50",)),
     Recipe("pays", ("workload.days=1.0", "horizon_s=86400"), ("pays", "policy_load_heatmap")),
     Recipe("day", ("workload.days=1.0",), ("latency_cdf", "utilization_day", "preemption_efficiency")),
-    Recipe("openb", (), ("latency_cdf",), "openb"),
-    Recipe("philly", ("seed=0",), ("latency_cdf",), "philly"),
+    Recipe("openb", (), ("latency_cdf",), ("openb.parquet",)),
+    Recipe("philly", ("seed=0",), ("latency_cdf",), ("philly.parquet",)),
+    Recipe("fgd", ("seed=42",), ("packing_curve",),
+           ("openb_default.parquet", "openb_gpuspec33.parquet", "openb_nodes.yaml", "fgd_orders.npz")),
+    Recipe("fgd_own_orders", ("seed=0",), (), ("openb_default.parquet", "openb_gpuspec33.parquet")),
+    Recipe("pwr", ("seed=0",), ("power_curve",), ("openb_default.parquet",)),
 )
 
+OPENB = "alibaba-openb-v2023"
 IMPORTS = {
-    "openb": ("alibaba-openb", "alibaba-openb-v2023/openb_pod_list_default.csv"),
-    "philly": ("philly", "philly/philly.csv.gz"),
+    "openb.parquet": (f"{OPENB}/openb_pod_list_default.csv", ("alibaba-openb",)),
+    "philly.parquet": ("philly/philly.csv.gz", ("philly",)),
+    "openb_default.parquet": (f"{OPENB}/openb_pod_list_default.csv", ("alibaba-openb", "--times", "static")),
+    "openb_gpuspec33.parquet": (f"{OPENB}/openb_pod_list_gpuspec33.csv", ("alibaba-openb", "--times", "static")),
+    "openb_nodes.yaml": (f"{OPENB}/openb_node_list_gpu_node.csv", ("alibaba-openb-nodes", "--order", "file")),
+    "fgd_orders.npz": (f"{OPENB}/fgd_orders.npz", ()),
 }
-"""Public traces: harness-traces format and file below the folder of public traces."""
+"""What is made in traces/imported: from which file below the folder of public traces, and by which words of ``harness-traces import``; by
+none when the file is taken as it is."""
 
 SAMPLE_SERVER = ("The paper's mix is not published; this is the one of its authors' sample server (1-card batch, 2-card online, "
                  "100 servers of 2 sockets and 8 RTX 4090, always full). ")
@@ -77,7 +88,7 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
     began = time.perf_counter()
     runs, done = results / "runs", {}
     for recipe in RECIPES:
-        absent = import_trace(recipe.needs) if recipe.needs else None
+        absent = next(filter(None, map(import_trace, recipe.needs)), None)
         if absent:
             print(f"{recipe.name}: skipped, {absent}")
             continue
@@ -86,7 +97,7 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
             return 1
         done[recipe.name] = runs / recipe.name
     figures = keep_figures(done, results / "figures")
-    claims = judge(done, quick)
+    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
     write_markdown(claims, results / "REPRODUCTION.md", [*answers(done)], facts, [(name, f"figures/{name}.png") for name in figures])
@@ -112,14 +123,19 @@ def sweep(recipe: Recipe, out: Path, quick: bool) -> bool:
 
 def import_trace(name: str) -> str | None:
     """Imports a public trace unless that was done; says why it cannot be, else None."""
-    target = REPOSITORY / "traces" / "imported" / f"{name}.parquet"
-    form, file = IMPORTS[name]
+    target = REPOSITORY / "traces" / "imported" / name
+    file, words = IMPORTS[name]
     if target.is_file():
         return None
     if not (PUBLIC_TRACES / file).is_file():
         return f"the public trace {file} is not beside this checkout"
-    words = [sys.executable, "-m", "harness.traces_app", "import", form, str(PUBLIC_TRACES / file), "-o", str(target)]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not words:
+        shutil.copyfile(PUBLIC_TRACES / file, target)
+        return None
+    form, *options = words
+    command = [sys.executable, "-m", "harness.traces_app", "import", form, str(PUBLIC_TRACES / file), *options, "-o", str(target)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip()
 
 
@@ -196,6 +212,7 @@ def answers(done: dict[str, Path]) -> list[Section]:
             "The paper's mix with a share of the online instances guaranteed: what a blind policy frees cannot keep the guarantee, so the",
             "decision does not run (`harness -m +experiment=guarantees`). Means over seeds.", "", table.markdown(),
         ])))
+    sections += [*claims_fgd.section(done), *claims_pwr.section(done)]
     for name in ("openb", "philly"):
         if name in done:
             sections.append(Section(f"The real {name} trace", real_trace(done[name], name)))

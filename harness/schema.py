@@ -161,6 +161,17 @@ UTILIZATION: Table = (
     Column("running_jobs", F8, "mean running jobs", "jobs"),
 )
 
+FRAGMENTATION: Table = (Column("fragmentation", F8, "mean of FGD's F / free GPUs"),)
+ENERGY: Table = (Column("energy_kwh", F8, "energy that the servers' GPUs and sockets draw", "kWh"),)
+"""Further columns of UTILIZATION, with metrics.fragmentation=true and metrics.energy=true."""
+
+ARRIVALS: Table = (
+    Column("arrived", F8, "GPUs that the jobs so far ask for, over those of the cluster"),
+    Column("allocated", F8, "GPUs that running jobs hold, over those of the cluster"),
+    Column("fragmented", F8, "GPUs that the typical instance could not use (FGD's F), over those of the cluster"),
+    Column("watts", F8, "what the servers' GPUs and sockets draw", "W"),
+)
+
 TRACES: dict[str, tuple[str, Table]] = {
     "jobs": ("job_id", JOBS),
     "services": ("replicas", SERVICES),

@@ -13,7 +13,7 @@ from harness.cluster import replay as replaying
 from harness.cluster.build import Rules
 from harness.cluster.hooks import Policy, load_policy
 from harness.cluster.outcome import Outcome
-from harness.cluster.state import Own, View
+from harness.cluster.state import Own
 from harness.metrics import check_identities, jobs_table, preemptions_table, summary, utilization_table
 from harness.metrics.utilization import running_spans
 from naive import DEFAULTS
@@ -101,8 +101,8 @@ def play(jobs: list[dict], servers: list[dict], policy: str | Path | Policy = "f
         policy = load_policy(file=str(policy), params={name: value for name, value in options.items() if name not in DEFAULTS})
     written: list[Own] = []
 
-    def keep(policy: Policy, view: View) -> Own:
-        written.append(fresh(policy, view))
+    def keep(policy: Policy, *arguments: Any) -> Own:
+        written.append(fresh(policy, *arguments))
         return written[0]
 
     fresh = Policy.own

@@ -8,7 +8,7 @@ Units: GPUs and cores in thousandths, exclusive cores in whole cores, memory in 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
                  "network_domain", "network_mode", "priority")
 DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
-    "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0,
+    "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0,
 }
 
 
@@ -182,11 +182,19 @@ class Free:
         level = self.server.accepted_level(ask) if guarantee and ask.guaranteed else "server"
         return any(self.holds(domain, ask) for domain in self.server.domains[level])
 
-    def pin(self, ask: Ask, pinning: str) -> Hold:
-        """The GPUs and cores that ``ask`` gets; a guarantee that cannot be kept (claims of blind policies) is left aside."""
+    def shares(self, ask: Ask) -> list[int]:
+        """The GPUs that a fractional instance could have."""
+        return [i for i, milli in enumerate(self.gpus)
+                if milli >= ask.gpu_milli and self.exclusive[self.server.gpu_numa[i]] >= ask.exclusive]
+
+    def pin(self, ask: Ask, pinning: str, gpu: int | None = None) -> Hold:
+        """The GPUs and cores that ``ask`` gets; a guarantee that cannot be kept (claims of blind policies) is left aside.
+
+        ``gpu`` is the one that the policy chose for a fractional instance.
+        """
         server, keep = self.server, ask.guaranteed and self.fits(ask)
         if ask.fractional:
-            gpu = self.share(ask)
+            gpu = self.share(ask) if gpu is None else gpu
             assert gpu is not None
             cores = {server.gpu_numa[gpu]: ask.exclusive} if ask.exclusive else {}
             return Hold(server, {gpu: ask.gpu_milli}, cores, ask.shared, ask.memory)
@@ -336,6 +344,9 @@ class Decision:
         return sum(sum(self.visible(s)[:len(s.gpu_numa)]) - sum(total(s, self.held())[:len(s.gpu_numa)]) for s in servers) / 1000
 
 
+Choose = Callable[[Job, int, list[Free], list[int], list[Hold]], tuple[int | None, int | None]]
+
+
 class Look:
     """What a policy sees when one instance of ``job`` searches victims on the simulated state ``sim``.
 
@@ -451,18 +462,22 @@ class Replay:
         """The server with fewest free GPU thousandths among those that fit, the lowest on ties."""
         return min((s for s in scope if sim[s].fits(ask)), key=lambda s: (sum(sim[s].gpus), s), default=None)
 
-    def place(self, job: Job, state: list[Free], scope: list[int]) -> list[Hold] | None:
+    def place(self, job: Job, state: list[Free], scope: list[int], choose: Choose | None = None) -> list[Hold] | None:
         """Places all instances in turn on a copy of ``state``, or none."""
-        plan = self.plan(job, state, scope, evict=False)
+        plan = self.plan(job, state, scope, False, choose)
         return None if plan is None else plan[0]
 
-    def plan(self, job: Job, state: list[Free], scope: list[int], evict: bool) -> tuple[list[Hold], list[Job]] | None:
-        """Claims of all instances, and the jobs to evict for them: each instance tries to fit before it evicts."""
+    def plan(self, job: Job, state: list[Free], scope: list[int], evict: bool,
+             choose: Choose | None = None) -> tuple[list[Hold], list[Job]] | None:
+        """Claims of all instances, and the jobs to evict for them: each instance tries to fit before it evicts.
+
+        ``choose`` stands in for best fit: it gives the server, and the GPU of a fractional instance.
+        """
         sim = [free.copy() for free in state]
         claims: list[Hold] = []
         gone: list[Job] = []
         for position in range(job.instances):
-            server = self.best_fit(job.ask, sim, scope)
+            server, gpu = choose(job, position, sim, scope, claims) if choose else (self.best_fit(job.ask, sim, scope), None)
             if server is None and evict:
                 look = Look(self, job, position, sim, scope, gone)
                 found = self.policy.victims(look)
@@ -474,7 +489,7 @@ class Replay:
                     gone.extend(victims)
             if server is None:
                 return None
-            claims.append(sim[server].pin(job.ask, self.options["pinning"]))
+            claims.append(sim[server].pin(job.ask, self.options["pinning"], gpu))
             sim[server].take(claims[-1])
         return claims, sorted(gone, key=lambda victim: victim.index)
 

@@ -5,10 +5,11 @@ A policy reads the replay (``self.replay``) and the ``Look`` of a victim search 
 
 from collections.abc import Sequence
 from itertools import combinations
+from math import ceil, exp, floor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from naive import Hold, Job, Look, Replay
+    from naive import Ask, Free, Hold, Job, Look, Replay, Server
 
 Found = tuple[int, Sequence["Job"]] | None
 
@@ -246,8 +247,179 @@ class DomainFirstCost(FlexTopo):
         return -self.topology(look, server, victims), cost
 
 
+class Packing(Policy):
+    """The server with the highest integer score that fits, the lowest on ties."""
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        return self.replay.place(job, self.replay.free, scope, self.choose)
+
+    def choose(self, job: "Job", position: int, sim: "list[Free]", scope: list[int],
+               claims: "list[Hold]") -> tuple[int | None, int | None]:
+        self.claims = claims
+        scores = [(*self.score(job.ask, sim[s]), s) for s in scope if sim[s].fits(job.ask)]
+        if not scores:
+            return None, None
+        most = max(score for score, _, _ in scores)
+        return next((s, gpu) for score, gpu, s in scores if score == most)
+
+    def score(self, ask: "Ask", free: "Free") -> tuple[int, int | None]:
+        """Score of a server, and the GPU for a fractional instance where the policy chooses it."""
+        if ask.gpus == 0:
+            return 0, None
+        if all(milli == 1000 for milli in free.gpus):
+            return max(33 - len(free.gpus), len(free.gpus)), None
+        if ask.fractional:
+            tightest = min(milli for milli in free.gpus if milli >= ask.gpu_milli)
+            if tightest < 1000:
+                return max(100 - 100 * tightest // 1000 // 10, 50), None
+        return max(50 - ask.gpus, 33), None
+
+    def largest(self) -> tuple[float, float]:
+        """Most core and GPU thousandths of one server, at least 1 and one GPU."""
+        servers = self.replay.servers
+        return max(1, *(server.capacity[-2] for server in servers)), 1000 * max(1, *(len(server.gpu_numa) for server in servers))
+
+
+class DotProd(Packing):
+    def score(self, ask: "Ask", free: "Free") -> tuple[int, int | None]:
+        cpu, gpu = self.largest()
+        aligned = free.amounts[-2] / cpu * (ask.cores_milli / cpu) + sum(free.gpus) / gpu * (ask.gpus * ask.gpu_milli / gpu)
+        return int(100 * (1 - aligned / 2)), None
+
+
+class BestFit(Packing):
+    def score(self, ask: "Ask", free: "Free") -> tuple[int, int | None]:
+        cpu, gpu = self.largest()
+        return int(100 * (1 - (free.amounts[-2] - ask.cores_milli) / cpu / 2 - (sum(free.gpus) - ask.gpus * ask.gpu_milli) / gpu / 2)), None
+
+
+class Clustering(Packing):
+    def score(self, ask: "Ask", free: "Free") -> tuple[int, int | None]:
+        if ask.gpus == 0:
+            return 0, None
+        groups = set()
+        for hold in [hold for job in self.replay.jobs for hold in job.holds] + self.claims:
+            if hold.server is free.server and hold.gpus:
+                shares = set(hold.gpus.values())
+                groups.add("share" if shares != {1000} else len(hold.gpus))
+        mine = "share" if ask.fractional else ask.gpus
+        alike = 75 if groups == {mine} else 50 if mine in groups else 0 if groups else 25
+        most = self.largest()[1]
+        return int(25 * (most - sum(free.gpus)) / most) + alike, None
+
+
+class RandomFit(Packing):
+    """One draw for the server and the next for the GPU, from seed, instance and the number of the job among those not rejected."""
+
+    def choose(self, job: "Job", position: int, sim: "list[Free]", scope: list[int],
+               claims: "list[Hold]") -> tuple[int | None, int | None]:
+        modulus = 2**31 - 1
+        number = sum(other.status != "rejected" for other in self.replay.jobs[:job.index + 1])
+        x = (1000003 * self.replay.options["seed"] + 7919 * number + 104729 * position + 12345) % modulus
+        draw = 48271 * (x * x % (modulus - 1) + 1) % modulus
+        servers = [s for s in scope if sim[s].fits(job.ask)]
+        if not servers:
+            return None, None
+        server = servers[draw % len(servers)]
+        if not job.ask.fractional:
+            return server, None
+        gpus = sim[server].shares(job.ask)
+        return server, gpus[48271 * draw % modulus % len(gpus)]
+
+
+class Fgd(Packing):
+    """The least growth of fragmentation, over the typical classes of the whole trace."""
+
+    def __init__(self, replay: "Replay") -> None:
+        super().__init__(replay)
+        counts: dict[tuple, list] = {}
+        for job in replay.jobs:
+            row = job.row
+            key = row["cpus"], row["gpu_milli"] if row["gpus"] else 0, row["gpus"], row["gpu_model"] or ""
+            counts.setdefault(key, [0, job.ask])[0] += row["instances"]
+        ranked = sorted(((n, *key, ask) for key, (n, ask) in counts.items()), key=lambda found: found[:5], reverse=True)
+        everything, covered, typical = sum(found[0] for found in ranked), 0, []
+        for n, _, milli, _, _, ask in ranked:
+            if covered < 0.95 * everything:
+                typical.append((n, milli, ask))
+                covered += n
+        self.typical = [(n / covered, milli, ask) for n, milli, ask in typical]
+
+    def fragments(self, server: "Server", cores: int, gpus: list[int]) -> float:
+        """F of a server with these thousandths of cores, and of each GPU, free."""
+        total, parts = sum(gpus), [0.0] * 7
+        for share, milli, ask in self.typical:
+            has_cores = cores >= ask.cores_milli
+            if ask.gpus == 0:
+                parts[4 if has_cores else 5] += share * total
+            elif ask.models is not None and server.gpu_model not in ask.models:
+                parts[6] += share * total
+            elif sum(free >= milli for free in gpus) < ask.gpus:
+                parts[1 if has_cores else 0] += share * total
+            elif not has_cores:
+                parts[3] += share * total
+            else:
+                parts[1] += share * sum(free for free in gpus if free < milli)
+        return sum(parts[n] for n in (0, 1, 3, 4, 5, 6))
+
+    def score(self, ask: "Ask", free: "Free") -> tuple[int, int | None]:
+        before, cores = self.fragments(free.server, free.amounts[-2], free.gpus), free.amounts[-2] - ask.cores_milli
+
+        def rated(gpus: list[int]) -> int:
+            return int(100 * (1 / (1 + exp(-(before - self.fragments(free.server, cores, gpus)) / 1000))))
+
+        if not ask.fractional:
+            whole = [i for i, milli in enumerate(free.gpus) if milli == 1000][:ask.gpus]
+            return rated([0 if i in whole else milli for i, milli in enumerate(free.gpus)]), None
+        options = [(rated([milli - ask.gpu_milli * (i == gpu) for i, milli in enumerate(free.gpus)]), gpu) for gpu in free.shares(ask)]
+        return max(options, key=lambda option: option[0])
+
+
+WATTS = {"T4": (10, 70), "A10": (30, 150), "P100": (25, 250), "V100": (30, 300), "V100M16": (30, 300), "V100M32": (30, 300),
+         "A100": (50, 400), "A100-80": (50, 400), "G2": (30, 150), "G3": (50, 400)}
+"""Idle and full watts of a GPU; (25, 250) for any other. A socket of 32 threads draws 15 W idle and 120 W with a busy one."""
+
+
+class PwrFgd(Fgd):
+    """Watts saved, scaled to 0 .. 100 over the servers that fit, against the growth of fragmentation."""
+
+    def watts(self, server: "Server", cores: int, gpus: list[int]) -> float:
+        """What a server draws with these thousandths of cores, and of each GPU, free."""
+        idle, full = WATTS.get(server.gpu_model, (25, 250))
+        busy = server.capacity[-2] - cores
+        return sum(idle if free == 1000 else full for free in gpus) + 120 * ceil(busy / 32000) + 15 * floor(cores / 32000)
+
+    def saving(self, ask: "Ask", free: "Free") -> tuple[float, int | None]:
+        before, cores = self.watts(free.server, free.amounts[-2], free.gpus), free.amounts[-2] - ask.cores_milli
+        if not ask.fractional:
+            whole = [i for i, milli in enumerate(free.gpus) if milli == 1000][:ask.gpus]
+            return before - self.watts(free.server, cores, [0 if i in whole else milli for i, milli in enumerate(free.gpus)]), None
+        options = [(before - self.watts(free.server, cores, [milli - ask.gpu_milli * (i == gpu) for i, milli in enumerate(free.gpus)]), gpu)
+                   for gpu in free.shares(ask)]
+        return max(options, key=lambda option: option[0])
+
+    def choose(self, job: "Job", position: int, sim: "list[Free]", scope: list[int],
+               claims: "list[Hold]") -> tuple[int | None, int | None]:
+        weight = self.replay.options["power"]
+        servers = [s for s in scope if sim[s].fits(job.ask)]
+        if not servers:
+            return None, None
+        saved = {s: self.saving(job.ask, sim[s]) for s in servers}
+        grown = {s: self.score(job.ask, sim[s]) for s in servers}
+        least, most = min(found[0] for found in saved.values()), max(found[0] for found in saved.values())
+
+        def total(s: int) -> float:
+            scaled = 100 if least == most else int((saved[s][0] - least) * 100 / (most - least))
+            return weight * scaled + (1000 - weight) * grown[s][0]
+
+        server = max(servers, key=total)
+        return server, (saved if weight == 1000 else grown)[server][1]
+
+
 POLICIES: dict[str, type[Policy]] = {
     "fifo": Fifo, "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,
+    "random_fit": RandomFit, "dotprod": DotProd, "clustering": Clustering, "packing": Packing, "bestfit": BestFit, "fgd": Fgd,
+    "pwr_fgd": PwrFgd,
 }

@@ -25,7 +25,7 @@ class Layer(NamedTuple):
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
 COMPILED = ("harness.jit",)
-READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation")
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power")
 """What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 
 RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))
@@ -46,7 +46,7 @@ LAYERS = (
     Layer("harness.cluster.policies", may=("harness.schema", *COMPILED, *(f"harness.cluster.{m}" for m in READ_ONLY))),
     Layer("harness.serving", may=(*BASE, *COMPILED, "harness.topology"), never=("harness.serving.policies",)),
     Layer("harness.serving.policies", may=("harness.schema", *COMPILED, *(f"harness.serving.{m}" for m in READ_ONLY))),
-    Layer("harness.metrics", may=(*BASE, "harness.topology", *RECORDS)),
+    Layer("harness.metrics", may=(*BASE, "harness.topology", "harness.cluster.fragmentation", "harness.cluster.power", *RECORDS)),
     Layer("harness.figures", may=(*BASE, "harness.metrics")),
     Layer("harness.app", may=("harness",)),
     Layer("harness.sweeping", may=("harness",)),

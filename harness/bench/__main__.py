@@ -18,6 +18,7 @@ from harness.bench.commands import commands
 from harness.bench.large import large
 from harness.bench.machine import machine
 from harness.bench.peers import peers
+from harness.bench.placements import placements
 from harness.bench.replays import fifo, growth, referees
 from harness.bench.rows import Row, render
 from harness.bench.searches import searches, wide_searches
@@ -28,7 +29,7 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, cells, peers)
+SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, placements, commands, cells, peers)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")

@@ -16,7 +16,8 @@ from harness.bench.rows import Row
 from harness.bench.sizes import Sizes
 from harness.cache import PACKAGE
 from harness.cluster import engine
-from harness.cluster.build import Rules, build_state
+from harness.cluster.build import Rules
+from harness.cluster.build import build as build_replay
 from harness.cluster.hooks import load_policy
 from harness.cluster.log import doubled
 from harness.cluster.replay import replay
@@ -59,14 +60,14 @@ def common_trace(jobs: int, servers: int, shape: str = "flat") -> pa.Table:
     return load("common_workload", {"jobs": jobs}, cluster_of(shape, servers), SEED)
 
 
-def timed(trace: pa.Table, cluster: Cluster, policy_name: str = "fifo") -> Timed:
+def timed(trace: pa.Table, cluster: Cluster, policy_name: str = "fifo", rules: Rules | None = None) -> Timed:
     """One replay, its event loop timed apart from the rest."""
     policy = load_policy(policy_name)
     began = time.perf_counter()
-    state, _ = build_state(trace, cluster, Rules())
-    own = policy.own(state)
-    queue, pending, log, where = engine.fresh(state)
+    state, _, requests = build_replay(trace, cluster, rules or Rules())
     view, outcome, run_s, cpu_s = read_only(state), engine.FULL, 0.0, 0.0
+    own = policy.own(view, requests, cluster)
+    queue, pending, log, where = engine.fresh(state)
     rest: tuple[Any, ...] = (*policy.hooks, np.array(policy.defined), policy.period_s, 2**62)
     build_s = time.perf_counter() - began
     while outcome == engine.FULL:

@@ -13,6 +13,7 @@ class Sizes:
     - ``preemptors``: online arrivals of paper_mix on ``mix_servers``; ``wide_preemptors`` on ``wide_servers``, and the
       first ``compared_preemptors`` of those under exhaustive search too.
     - ``cells``: of a sweep of small cells.
+    - ``pods``: of the openb trace that are placed, at most.
     - ``peer_jobs``: jobs of T1 that the peers are given.
     - ``large_jobs``, ``large_servers``: of the trace that is streamed.
     - ``repeats``: measurements of which the best, or for growth the median, is taken.
@@ -28,6 +29,7 @@ class Sizes:
     wide_preemptors: int = 300
     compared_preemptors: int = 30
     cells: int = 1_000
+    pods: int = 20_000
     peer_jobs: int = 10_000
     large_jobs: int = 100_000_000
     large_servers: int = 10_000
@@ -37,4 +39,4 @@ class Sizes:
 QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100,
               cells=100, large_jobs=2_000_000, repeats=2)
 TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, mix_servers=4, preemptors=20, wide_servers=8,
-             wide_preemptors=6, compared_preemptors=3, cells=4, peer_jobs=100, large_jobs=300, large_servers=8, repeats=1)
+             wide_preemptors=6, compared_preemptors=3, cells=4, pods=5, peer_jobs=100, large_jobs=300, large_servers=8, repeats=1)

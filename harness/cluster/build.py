@@ -1,6 +1,6 @@
 """From a trace table and a cluster to the state of a fresh replay."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,11 @@ class Rules:
 
 def build_state(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array]:
     """Fresh state, writable, and the row of the trace behind each job index (stable order of submit_time)."""
+    return build(trace, cluster, rules)[:2]
+
+
+def build(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array, "Requests"]:
+    """``build_state``, and the classes of the trace."""
     submit = _numbers(trace, "submit_time")
     order = np.arange(len(submit))
     if (submit[1:] < submit[:-1]).any():
@@ -92,7 +97,7 @@ def build_state(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, 
     klass = requests.number(trace)
     view = _unjudged(requests, cluster, rules)
     jobs = fresh_jobs(trace, klass, view.classes, {})
-    return _judged(with_room(view, jobs, fresh_instances(jobs))), order
+    return _judged(with_room(view, jobs, fresh_instances(jobs))), order, requests
 
 
 def build_empty(requests: "Requests", cluster: Cluster, rules: Rules, slots: int) -> View:
@@ -102,8 +107,10 @@ def build_empty(requests: "Requests", cluster: Cluster, rules: Rules, slots: int
 
 
 def _judged(view: View) -> View:
+    on_shape = np.zeros((len(view.classes), len(view.shapes)), np.int64)
+    capacities(view, on_shape)
     for c in range(len(view.classes)):
-        view.classes.possible[c] = _possible(view, c)
+        view.classes.possible[c] = _possible(view, c, on_shape[c])
     return view
 
 
@@ -133,8 +140,9 @@ def _unjudged(requests: "Requests", cluster: Cluster, rules: Rules) -> View:
         np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size,
         no_instances(0), np.zeros((0, shape_cores.shape[1]), np.int64),
     )
-    for c, row in enumerate(requests.rows):
-        _judge_class(view, cluster, dict(zip(CLASS_COLUMNS, row, strict=True)), c)
+    words = requests.columns()
+    for k, shape in enumerate(cluster.shapes):
+        _judge_classes(view, shape, k, words["gpu_model"], words["affinity_domain"])
     return view
 
 
@@ -198,10 +206,14 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
 
 
 class Requests:
-    """The classes of a trace in order of first appearance, as rows of CLASS_COLUMNS; the trace may come in pieces."""
+    """The classes of a trace in order of first appearance, as rows of CLASS_COLUMNS; the trace may come in pieces.
+
+    ``jobs`` (C,) counts the jobs of each, but for those that a column ``clone`` of the trace calls copies.
+    """
 
     def __init__(self):
         self.rows: dict[tuple, int] = {}
+        self.jobs = np.zeros(0, np.int64)
 
     def number(self, trace: pa.Table) -> Array:
         """The class of each job (J,); those not met before are added."""
@@ -213,11 +225,18 @@ class Requests:
         first = np.full(klass.max(initial=-1) + 1, -1)
         first[klass[::-1]] = np.arange(len(klass))[::-1]
         found = trace.select(CLASS_COLUMNS).take(pa.array(first)).to_pydict()
-        return np.array([self.rows.setdefault(row, len(self.rows)) for row in zip(*found.values(), strict=True)], np.int64)[klass]
+        klass = np.array([self.rows.setdefault(row, len(self.rows)) for row in zip(*found.values(), strict=True)], np.int64)[klass]
+        counted = klass[~trace["clone"].to_numpy()] if "clone" in trace.column_names else klass
+        self.jobs = np.bincount(counted, minlength=len(self.rows)) + np.pad(self.jobs, (0, len(self.rows) - len(self.jobs)))
+        return klass
+
+    def columns(self) -> dict[str, tuple]:
+        """What they ask for, by the name of the column."""
+        return dict(zip(CLASS_COLUMNS, zip(*self.rows, strict=True) if self.rows else [()] * len(CLASS_COLUMNS), strict=True))
 
     def classes(self) -> Table:
         """Their table (C,), but for what the cluster decides."""
-        words: dict[str, list] = {name: [row[n] for row in self.rows] for n, name in enumerate(CLASS_COLUMNS)}
+        words = self.columns()
         classes = records(len(self.rows), CLASS)
         for column, name in (("instances", "instances"), ("gpus", "gpus"), ("milli", "gpu_milli"), ("memory", "memory_mib"),
                             ("priority", "priority"), ("preemptible", "preemptible")):
@@ -233,32 +252,26 @@ class Requests:
         return classes
 
 
-def _judge_class(view: View, cluster: Cluster, asks: dict[str, Any], c: int) -> None:
-    """What class ``c`` can have on each shape."""
-    models = asks["gpu_model"]
-    for k, shape in enumerate(cluster.shapes):
-        view.on_shape.allowed[c, k] = models is None or shape.gpu_model in models.split("|")
-        view.on_shape.accepts[c, k] = _accepted_level(view, shape, c, k, asks["affinity_domain"])
-        view.on_shape.can_hit[c, k] = _smallest_level(view, c, k) < SERVER
+def _judge_classes(view: View, shape: ServerShape, k: int, models: Sequence[str | None], domains: Sequence[str]) -> None:
+    """What each class can have on shape ``k``, by its gpu_model and affinity_domain (C,)."""
+    smallest = _smallest_level(view, k)
+    allowed = {word: word is None or shape.gpu_model in word.split("|") for word in set(models)}
+    accepted = {word: shape.nvlink_level() if word == "nvlink" else schema.LEVELS.index(word) for word in set(domains) - {"auto"}}
+    view.on_shape.allowed[:, k] = [allowed[word] for word in models]
+    view.on_shape.accepts[:, k] = [accepted.get(word, NUMA if level == NUMA else SOCKET)
+                                   for word, level in zip(domains, smallest, strict=True)]
+    view.on_shape.can_hit[:, k] = smallest < SERVER
 
 
-def _accepted_level(view: View, shape: ServerShape, c: int, k: int, domain: str) -> int:
-    """Largest level that a guaranteed instance accepts on a shape."""
-    if domain == "nvlink":
-        return shape.nvlink_level()
-    if domain != "auto":
-        return schema.LEVELS.index(domain)
-    return NUMA if _smallest_level(view, c, k) == NUMA else SOCKET
-
-
-def _smallest_level(view: View, c: int, k: int) -> int:
-    """Smallest level of an empty server whose GPUs and exclusive cores would do."""
-    for d in range(view.shapes.domains[k]):
+def _smallest_level(view: View, k: int) -> Array:
+    """Smallest level (C,) of an empty server of shape ``k`` whose GPUs and exclusive cores would do."""
+    smallest = np.full(len(view.classes), SERVER)
+    for d in reversed(range(view.shapes.domains[k])):
         nodes = view.domain.numa[k, d] >> np.arange(view.shape_cores.shape[1]) & 1
         gpus = int(view.domain.gpus[k, d]).bit_count()
-        if gpus >= view.classes.gpus[c] and nodes @ view.shape_cores[k] >= view.classes.cores[c]:
-            return int(view.domain.level[k, d])
-    return SERVER
+        enough = (gpus >= view.classes.gpus) & (nodes @ view.shape_cores[k] >= view.classes.cores)
+        smallest[enough] = view.domain.level[k, d]
+    return smallest
 
 
 def no_jobs(slots: int) -> Table:
@@ -318,14 +331,25 @@ def _servers(cluster: Cluster, shapes: Table, shape_cores: Array, n_gpus: int) -
     return servers, bucket, np.bincount(gpus, minlength=n_gpus + 1)
 
 
-def _possible(view: View, c: int) -> bool:
-    """Whether the empty cluster, or some domain of it that the class requires, could hold all its instances."""
+def _possible(view: View, c: int, on_shape: Array) -> bool:
+    """Whether the empty cluster, or some domain of it that the class requires, could hold all its instances.
+
+    ``on_shape`` (K,) is how many of them an empty server of each shape holds.
+    """
     servers, need = view.servers, view.classes.instances[c]
-    on_server = np.array([capacity(view, c, k) for k in range(len(view.shapes))])[servers.shape_id]
+    on_server = on_shape[servers.shape_id]
     if view.classes.network[c] == ANYWHERE or not view.classes.required[c]:
         return bool(on_server.sum() >= need)
     domain = servers.rack if view.classes.network[c] == RACK else servers.spine
     return bool(np.bincount(domain, on_server).max() >= need)
+
+
+@entry
+def capacities(view, on_shape):
+    """Writes the capacity of every class on every shape to ``on_shape`` (C, K)."""
+    for c in range(on_shape.shape[0]):
+        for k in range(on_shape.shape[1]):
+            on_shape[c, k] = capacity(view, c, k)
 
 
 @entry

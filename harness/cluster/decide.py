@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.cluster.fit import HOLD, fits, fits_server, level_of, numa_mask
+from harness.cluster.fit import HOLD, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
 from harness.cluster.ledger import (
     change_share,
     enter_evictable,
@@ -43,6 +43,7 @@ from harness.cluster.log import (
     add_attempt,
     add_held,
     add_row,
+    add_seat,
     add_victim,
     has_room,
 )
@@ -202,24 +203,25 @@ def place_gang(state, view, own, pending, job, place):
     first, end = jobs.first_instance[job], jobs.end_instance[job]
     for i in range(first, end):
         state.count[INSTANCE] = i - first
-        s = place(view, own, job)
-        if s >= 0 and sound_placement(state, pending, job, s):
-            pin_and_occupy(state, i, s, True, pending.cores[0])
+        choice = place(view, own, job)
+        if choice >= 0 and sound_placement(state, pending, job, choice):
+            pin_and_occupy(state, i, server_of(choice), gpu_of(choice), True, pending.cores[0])
             continue
         for placed in range(first, i):
             vacate(state, placed)
-        if s >= 0:
+        if choice >= 0:
             return FAULTY
-        return HELD_BACK if s == HOLD else FAILED
+        return HELD_BACK if choice == HOLD else FAILED
     return STARTED
 
 
 @inlined
-def sound_placement(state, pending, job, s):
+def sound_placement(state, pending, job, choice):
     """Whether a proposed placement may be carried out; notes the fault if not."""
+    s, g, c = server_of(choice), gpu_of(choice), state.jobs.klass[job]
     if not state.count[SCOPE_FROM] <= s < state.count[SCOPE_TO]:
         return note(pending, BAD_SERVER, job, s, -1)
-    if not fits_server(state, s, state.jobs.klass[job]):
+    if not fits_server(state, s, c) or (g >= 0 and not share_fits(state, s, g, c)):
         return note(pending, DOES_NOT_FIT, job, s, -1)
     return True
 
@@ -240,11 +242,11 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
     evicted = 0
     for i in range(first, end):
         state.count[INSTANCE] = i - first
-        s = place(view, own, job)
-        if s >= 0:
-            if not sound_placement(state, pending, job, s):
+        choice = place(view, own, job)
+        if choice >= 0:
+            if not sound_placement(state, pending, job, choice):
                 return FAULTY
-            pin_and_occupy(state, i, s, True, pending.cores[0])
+            pin_and_occupy(state, i, server_of(choice), gpu_of(choice), True, pending.cores[0])
             continue
         before = wall_ns(pending.timespec)
         for column in range(FIRST_VICTIM):
@@ -268,8 +270,11 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
                                        servers.cpu[s], servers.memory[s], False):
             note(pending, NOT_ENOUGH, job, s, -1)
             return FAULTY
-        pin_and_occupy(state, i, s, guarantees, pending.cores[0])
-    if not has_room(log, end - first, evicted * (end - first), evicted):
+        pin_and_occupy(state, i, s, -1, guarantees, pending.cores[0])
+    seats = 0
+    for v in range(evicted):
+        seats += state.classes.instances[jobs.klass[pending.claim.evicted[v]]]
+    if not has_room(log, end - first, evicted * (end - first), evicted, seats):
         undo(state, pending, first, end, evicted)
         return NO_ROOM
     sort(pending.claim.evicted, evicted)
@@ -339,6 +344,8 @@ def commit(state, queue, pending, log, job, evicted):
         victim = pending.claim.evicted[v]
         d = jobs.klass[victim]
         add_attempt(log, victim, jobs.start[victim], now)
+        for i in range(jobs.first_instance[victim], jobs.end_instance[victim]):
+            add_seat(log, state.instances.server[i], state.instances.gpus[i])
         lost = charge_eviction(state, queue, victim)
         n = state.classes.instances[d]
         log.numbers[r, LOST] += lost * (n * state.classes.gpus[d] * state.classes.milli[d]) / MILLI

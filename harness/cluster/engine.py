@@ -199,7 +199,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
 def _signature():
     state = smallest_state()
-    own = new_own(np.zeros(1), 1, 1, 1, 1, state)
+    own = new_own(np.zeros(1), 1, 1, 1, 1, np.zeros((1, 1)), state)
     pieces = [state, read_only(state), own, new_queue(1, 1), new_pending(state), new_log(), new_progress(1)]
     hooks = [types.FunctionType(signatures()[hook]) for hook in HOOKS]
     defined = types.Array(types.boolean, 1, "C")

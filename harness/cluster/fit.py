@@ -17,6 +17,27 @@ NO_FIT = -1
 HOLD = -2
 """place: a server could take it, but the policy does not want it started now."""
 
+GPU_SHIFT = 32
+"""Bits of what ``place`` returns that hold the server; above them is 0, or the number of a GPU plus 1."""
+
+
+@inlined
+def on_gpu(s, g):
+    """place: server ``s``, and GPU ``g`` of it for a fractional instance."""
+    return s | (g + 1) << GPU_SHIFT
+
+
+@inlined
+def server_of(choice):
+    """The server of what ``place`` returned, which is neither NO_FIT nor HOLD."""
+    return choice & (1 << GPU_SHIFT) - 1
+
+
+@inlined
+def gpu_of(choice):
+    """The GPU that ``place`` named, -1: the engine is to choose."""
+    return (choice >> GPU_SHIFT) - 1
+
 
 class Room(NamedTuple):
     """What is free on one server, real or hypothetical."""
@@ -81,6 +102,22 @@ def share_gpu(view, c, k, free, shared, cores):
         elif 0 < shared[g] <= MILLI - milli and MILLI - shared[g] < least:
             tightest, least = g, MILLI - shared[g]
     return tightest if tightest >= 0 else whole
+
+
+@inlined
+def free_share(view, s, g):
+    """Free thousandths of GPU ``g`` of server ``s``."""
+    if view.servers.free[s] >> g & 1:
+        return MILLI
+    return MILLI - view.shared[s, g] if view.shared[s, g] > 0 else 0
+
+
+@inlined
+def share_fits(view, s, g, c):
+    """Whether GPU ``g`` of server ``s`` has the share that an instance of class ``c`` asks for, and its NUMA node the exclusive cores."""
+    k, milli = view.servers.shape_id[s], view.classes.milli[c]
+    return milli < MILLI and g < view.shapes.gpus[k] and free_share(view, s, g) >= milli and (
+        view.cores[s, view.gpu_numa[k, g]] >= view.classes.cores[c])
 
 
 @inlined
@@ -223,13 +260,18 @@ def pin_cores(view, k, d, need, gpus, cores, out):
 
 
 @inlined
+def pin_share(view, c, k, g, out):
+    """GPU ``g`` (as a mask) for a fractional instance, and its exclusive cores in ``out`` (N,)."""
+    fill(out, 0)
+    out[view.gpu_numa[k, g]] = view.classes.cores[c]
+    return 1 << g
+
+
+@inlined
 def pin(view, c, k, free, shared, cores, pinning, guarantees, out):
     """GPUs (mask) of an instance that fits, and its exclusive cores in ``out`` (N,)."""
     if view.classes.milli[c] < MILLI:
-        g = share_gpu(view, c, k, free, shared, cores)
-        fill(out, 0)
-        out[view.gpu_numa[k, g]] = view.classes.cores[c]
-        return 1 << g
+        return pin_share(view, c, k, share_gpu(view, c, k, free, shared, cores), out)
     fill(out, 0)
     if view.classes.gpus[c] == 0 and view.classes.cores[c] == 0:
         return 0

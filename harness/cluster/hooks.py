@@ -5,10 +5,14 @@ A policy is one Python file that defines any of the functions below; what it lea
 
 ``key(view, own, job) -> float``: place in the queue, smaller first; ties by submit time, then index. Asked when a job joins it.
 ``admit(view, own, job) -> bool``: False holds the job back in this pass; never blocks others.
-``place(view, own, job) -> int``: server for the next instance of the job (view.count[INSTANCE]), NO_FIT or HOLD.
+``place(view, own, job) -> int``: server for the next instance of the job (view.count[INSTANCE]), ``on_gpu(server, gpu)`` to choose the GPU
+of a fractional one too, NO_FIT or HOLD.
 ``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number.
 ``blocked(view, own, job) -> bool``: True (STOP) ends the pass at a job for which nothing could be done.
 ``tick(view, own) -> None``: called every PERIOD_S seconds.
+
+``prepare(view, requests, cluster) -> array (., .)`` is plain Python, called once before the replay: ``requests`` (build.Requests) says
+what the classes of the whole trace ask for and how many jobs each has; what it returns becomes ``own.table``.
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
 ``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``.
@@ -27,11 +31,12 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from harness.cluster.build import smallest_state
+from harness.cluster.build import Requests, smallest_state
 from harness.cluster.fit import best_fit
 from harness.cluster.state import GO_ON, Own, View, new_own, read_only
 from harness.errors import BadInput
 from harness.jit import JIT, njit
+from harness.topology import Cluster
 
 POLICIES = Path(__file__).parent / "policies"
 
@@ -79,22 +84,34 @@ class Policy:
     job_state: int
     server_state: int
     class_server: int
+    prepare: Callable[[View, Requests, Cluster], np.ndarray] | None
     period_s: float
     file: Path
 
     def param(self, name: str, missing: float) -> float:
         return float(self.values[self.params.index(name)]) if name in self.params else missing
 
-    def own(self, view: View) -> Own:
-        """Its parameters, and fresh scratch arrays for a replay of ``view``."""
-        return new_own(self.values, self.state, self.job_state, self.server_state, self.class_server, view)
+    def own(self, view: View, requests: Requests, cluster: Cluster) -> Own:
+        """Its parameters, and fresh scratch arrays for a replay of ``view``, whose classes are ``requests``; prepared.
+
+        Raises BadInput when ``prepare`` fails or returns something other than a matrix of numbers.
+        """
+        table = np.zeros((0, 0))
+        if self.prepare is not None:
+            try:
+                table = np.ascontiguousarray(self.prepare(view, requests, cluster), dtype=np.float64)
+            except Exception as error:  # a user's function may raise anything
+                raise BadInput(f"policy {self.name}: prepare: {type(error).__name__}: {error}") from error
+            if table.ndim != 2:
+                raise BadInput(f"policy {self.name}: prepare must return an array of two dimensions, it has {table.ndim}")
+        return new_own(self.values, self.state, self.job_state, self.server_state, self.class_server, table, view)
 
 
 @cache
 def signatures() -> dict[str, Any]:
     """Numba signature of each hook."""
     smallest = read_only(smallest_state())
-    view, own = typeof(smallest), typeof(new_own(np.zeros(1), 1, 1, 1, 1, smallest))
+    view, own = typeof(smallest), typeof(new_own(np.zeros(1), 1, 1, 1, 1, np.zeros((1, 1)), smallest))
     f8, i8, b1 = types.float64, types.int64, types.boolean
     found = types.Array(types.int64, 1, "C")
     return {
@@ -135,7 +152,8 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     return Policy(
         name, hooks, defined, tuple(declared), _param_values(declared, params or {}, source),
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
-        getattr(module, "CLASS_SERVER_STATE", 0), float(getattr(module, "PERIOD_S", np.inf)), path.resolve(),
+        getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), float(getattr(module, "PERIOD_S", np.inf)),
+        path.resolve(),
     )
 
 

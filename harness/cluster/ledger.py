@@ -5,7 +5,7 @@ Only the engine calls these, on the writable state.
 
 import numpy as np
 
-from harness.cluster.fit import level_of, numa_mask, pin
+from harness.cluster.fit import level_of, numa_mask, pin, pin_share
 from harness.cluster.state import PINNING, RUNNING, UNPINNED
 from harness.jit import copy, inlined, kernel, lowest, popcount
 from harness.schema import MILLI
@@ -89,12 +89,18 @@ def hold(state, i, sign):
 
 
 @inlined
-def pin_and_occupy(state, i, s, guarantees, cores):
-    """Pins instance ``i`` on server ``s``, where it fits, and takes the resources; ``cores`` (N,) is scratch."""
+def pin_and_occupy(state, i, s, gpu, guarantees, cores):
+    """Pins instance ``i`` on server ``s``, where it fits, and takes the resources; ``cores`` (N,) is scratch.
+
+    ``gpu`` >= 0 names the GPU of a fractional instance.
+    """
     servers = state.servers
     c = state.jobs.klass[state.instances.job[i]]
-    gpus = pin(state, c, servers.shape_id[s], servers.free[s], state.shared[s], state.cores[s],
-               state.count[PINNING], guarantees, cores)
+    if gpu >= 0:
+        gpus = pin_share(state, c, servers.shape_id[s], gpu, cores)
+    else:
+        gpus = pin(state, c, servers.shape_id[s], servers.free[s], state.shared[s], state.cores[s],
+                   state.count[PINNING], guarantees, cores)
     occupy(state, i, s, gpus, cores)
 
 

@@ -23,18 +23,19 @@ HOLDER, WHAT, SINCE, UNTIL, HELD_GPU, HELD_CPU = 0, 1, 2, 3, 4, 5
 
 
 class Log(NamedTuple):
-    size: Array  # i8 (4,) rows, victims, attempts, held
+    size: Array  # i8 (5,) rows, victims, attempts, held, seats
     rows: Array  # i8 (., 15)
     numbers: Array  # f8 (., 3)
     victims: Array  # i8 (.,) job
     attempts: Array  # f8 (., 3) job, start, stop of attempts that ended in an eviction
     held: Array  # f8 (., 6)
+    seats: Array  # i8 (., 2) server and mask of GPUs of each instance of those attempts, in their order
 
 
 def new_log(room: int = 1024) -> Log:
     """An empty log with room for ``room`` rows of each kind."""
-    return Log(np.zeros(4, np.int64), np.zeros((room, 15), np.int64), np.zeros((room, 3)), np.zeros(room, np.int64), np.zeros((room, 3)),
-               np.zeros((room, 6)))
+    return Log(np.zeros(5, np.int64), np.zeros((room, 15), np.int64), np.zeros((room, 3)), np.zeros(room, np.int64), np.zeros((room, 3)),
+               np.zeros((room, 6)), np.zeros((room, 2), np.int64))
 
 
 def doubled(log: Log) -> Log:
@@ -46,7 +47,7 @@ def doubled(log: Log) -> Log:
 
 
 @kernel
-def has_room(log, rows, victims, attempts):
+def has_room(log, rows, victims, attempts, seats):
     """Whether a decision that adds at most so many entries fits."""
     size = log.size
     return (
@@ -54,6 +55,7 @@ def has_room(log, rows, victims, attempts):
         and size[1] + victims <= len(log.victims)
         and size[2] + attempts <= len(log.attempts)
         and size[3] + attempts + 1 <= len(log.held)
+        and size[4] + seats <= len(log.seats)
     )
 
 
@@ -75,6 +77,13 @@ def add_attempt(log, job, start, stop):
     n = log.size[2]
     log.attempts[n, 0], log.attempts[n, 1], log.attempts[n, 2] = job, start, stop
     log.size[2] += 1
+
+
+@kernel
+def add_seat(log, server, gpus):
+    n = log.size[4]
+    log.seats[n, 0], log.seats[n, 1] = server, gpus
+    log.size[4] += 1
 
 
 @kernel

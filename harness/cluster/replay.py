@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.cluster import engine
-from harness.cluster.build import Rules, build_state, why_impossible
+from harness.cluster.build import Rules, build, why_impossible
 from harness.cluster.decide import CAPPED
 from harness.cluster.hooks import Policy
 from harness.cluster.outcome import Outcome
@@ -21,8 +21,8 @@ def replay(trace: pa.Table, cluster: Cluster, policy: Policy, rules: Rules, prog
 
     Raises InvalidIntention when the policy proposes something that the engine must not do.
     """
-    state, order = build_state(trace, cluster, rules)
-    run = Run(state, policy)
+    state, order, requests = build(trace, cluster, rules)
+    run = Run(state, policy, requests, cluster)
     if run.go(progress) == engine.BROKEN:
         names = trace.column("job_id")
         raise InvalidIntention(run.complaint(lambda job: str(names[int(order[job])])))

@@ -5,10 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from harness.cluster import engine
+from harness.cluster.build import Requests
 from harness.cluster.decide import FAULT, FAULT_JOB, FAULT_SERVER, FAULT_VICTIM, FAULTS
 from harness.cluster.hooks import Policy
 from harness.cluster.log import doubled
 from harness.cluster.state import HORIZON, NOW, RETRY_S, View, read_only
+from harness.topology import Cluster
 
 SLICE = 2_000_000
 """Events between two reports of progress."""
@@ -17,10 +19,10 @@ SLICE = 2_000_000
 class Run:
     """All that the loop reads and writes, and the policy. ``arrived_before``: jobs that arrived and are no longer in the state."""
 
-    def __init__(self, state: View, policy: Policy):
+    def __init__(self, state: View, policy: Policy, requests: Requests, cluster: Cluster):
         state.clock[RETRY_S] = policy.param("retry_s", 60.0)
         self.policy, self.state, self.arrived_before = policy, state, 0
-        self.own = policy.own(state)
+        self.own = policy.own(state, requests, cluster)
         self.queue, self.pending, self.log, self.where = engine.fresh(state)
 
     def go(self, progress: Callable[[int, int], None] | None = None) -> int:

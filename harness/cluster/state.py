@@ -169,14 +169,15 @@ class Own(NamedTuple):
     state: Array  # f8 (STATE of the policy,)
     job_state: Array  # f8 (J, JOB_STATE of the policy)
     server_state: Array  # f8 (S, SERVER_STATE of the policy)
-    class_server: Array  # f8 (C, S, CLASS_SERVER_STATE of the policy)
+    class_server: Array  # f8 (C, S + K, CLASS_SERVER_STATE of the policy): of a class on a server, then on an untouched one of a shape
+    table: Array  # f8 (., .) what prepare returned
 
 
-def new_own(params: Array, state: int, job_state: int, server_state: int, class_server: int, view: View) -> Own:
-    """Zeroed scratch for a policy with so many columns of each kind."""
+def new_own(params: Array, state: int, job_state: int, server_state: int, class_server: int, table: Array, view: View) -> Own:
+    """Zeroed scratch for a policy with so many columns of each kind, and what it prepared."""
     jobs, servers, classes = len(view.jobs), len(view.servers), len(view.classes)
     return Own(params.copy(), np.zeros(state), np.zeros((jobs, job_state)), np.zeros((servers, server_state)),
-               np.zeros((classes, servers, class_server)))
+               np.zeros((classes, servers + len(view.shapes), class_server)), table)
 
 
 def read_only(value):

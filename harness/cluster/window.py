@@ -61,7 +61,7 @@ class Window(Run):
     """A replay that knows a part of its trace. ``rows`` and ``names``: row of the trace and job_id of each job of the state."""
 
     def __init__(self, requests: Requests, cluster: Cluster, policy: Policy, rules: Rules, sink: Sink):
-        super().__init__(build_empty(requests, cluster, rules, 1), policy)
+        super().__init__(build_empty(requests, cluster, rules, 1), policy, requests, cluster)
         self.requests, self.sink, self.tenants = requests, sink, {}
         self.reasons = {int(c): why_impossible(self.state, int(c)) for c in np.flatnonzero(self.state.classes.possible == 0)}
         self.rows, self.names = np.zeros(0, np.int64), pa.array([], pa.string())
@@ -237,16 +237,16 @@ def replay_in_window(blocks: Iterator[pa.Table], requests: Requests, cluster: Cl
 
 
 def _final_part(pending: Pending, log: Log, claimants: Array) -> list[int]:
-    """Length of the part of the log (rows, victims, attempts, held) that no claim of ``claimants`` can change any more."""
+    """Length of the part of the log (rows, victims, attempts, held, seats) that no claim of ``claimants`` can change any more."""
     if not len(claimants):
         return [int(size) for size in log.size]
     row, held = int(pending.claim.row[claimants].min()), int(pending.claim.held[claimants].min())
-    return [row, int(log.rows[row, VICTIM_FROM]), int(log.size[2]), held]
+    return [row, int(log.rows[row, VICTIM_FROM]), int(log.size[2]), held, int(log.size[4])]
 
 
 def _drop_head(log: Log, cut: list[int]) -> None:
     """Takes out the first entries of each kind."""
-    for kind, fields in enumerate(((log.rows, log.numbers), (log.victims,), (log.attempts,), (log.held,))):
+    for kind, fields in enumerate(((log.rows, log.numbers), (log.victims,), (log.attempts,), (log.held,), (log.seats,))):
         rest = int(log.size[kind]) - cut[kind]
         for field in fields:
             field[:rest] = field[cut[kind]:cut[kind] + rest].copy()

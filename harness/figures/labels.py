@@ -51,6 +51,7 @@ LABELS = {
     "gpu_busy_mean": Label("GPUs busy", "%", 1, 100),
     "cpu_alloc_mean": Label("cores allocated", "%", 0, 100),
     "fragmentation_mean": Label("fragmentation", "%", -1, 100),
+    "energy_kwh": Label("energy", "kWh", -1),
     "offered_load": Label("offered load", ""),
     "capped": Label("victim searches cut to max_evictable", ""),
     "makespan_s": Label("makespan", "h", -1, HOURS),

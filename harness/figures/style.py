@@ -88,6 +88,13 @@ LOOKS = {
     "flextopo_imp": Look(GREEN, "-", "D"),
     "domain_first": Look(BLUE, "-", "o"),
     "domain_first_cost": Look(BLUE, "--", "X"),
+    "random_fit": Look(GREY, "-", "*"),
+    "dotprod": Look(ORANGE, "--", "^"),
+    "clustering": Look(PURPLE, "--", "v"),
+    "packing": Look(SKY, "-", "P"),
+    "bestfit": Look(GREEN, "--", "D"),
+    "fgd": Look(BLUE, "-", "s"),
+    "pwr_fgd": Look(VERMILLION, "-", "v"),
 }
 """Look of the policies that come with the harness, in the order in which figures show them."""
 

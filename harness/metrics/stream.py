@@ -132,7 +132,7 @@ class CellWriter:
         instances = np.fromfile(block.ran_on, RAN_ON).view(np.recarray)
         attempts = np.fromfile(block.attempts).reshape(-1, 3) if block.attempts.exists() else np.zeros((0, 3))
         attempts[:, 0] -= block.first
-        log = new_log(0)._replace(attempts=attempts, size=np.array([0, 0, len(attempts), 0]))
+        log = new_log(0)._replace(attempts=attempts, size=np.array([0, 0, len(attempts), 0, 0]))
         outcome = Outcome(next(self.trace), np.arange(block.n), self.state._replace(jobs=jobs, instances=instances), log, self.reasons,
                           0, 0, end, 0)
         self.jobs.write(jobs_table(outcome))

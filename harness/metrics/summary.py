@@ -57,7 +57,8 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
       ``preempted``: victims, once per decision; ``victims_per_placement``: victims / decisions that ran;
       ``lost_gpu_s_per_gpu_placed``: GPU seconds the decisions' victims lost / GPUs of the preemptors that ran.
     - ``gpu_alloc_mean``, ``gpu_busy_mean``, ``cpu_alloc_mean``: shares of the cluster's GPUs or cores, 0 to 1, over
-      [warmup_s, end); null where there are none, or no limit. ``fragmentation_mean``: null unless the table has that column.
+      [warmup_s, end); null where there are none, or no limit. ``fragmentation_mean``: null unless the table has that column;
+      so is ``energy_kwh``, the sum over all intervals.
     - ``makespan_s``: the last finish_time. ``wait_s_*`` cover the jobs not rejected, expired or yet to be submitted, those that never
       started with their waiting so far, which ``wait_s_censored`` counts; ``jct_s_*`` and the slowdowns the finished jobs; all again
       with the kind of the job as suffix. Quantiles are linear.
@@ -78,6 +79,7 @@ def summary_of(outcome: Outcome, cluster: Cluster, jobs: Columns, utilization: p
         **{name: float(jobs.numbers(name).sum()) for name in SUMS},
         **_held(decided),
         **_usage(cluster, utilization),
+        "energy_kwh": float(utilization["energy_kwh"].to_numpy().sum()) if "energy_kwh" in utilization.column_names else None,
         "makespan_s": jobs.largest("finish_time"),
         **_load(cluster, jobs, status),
         "capped": outcome.capped,

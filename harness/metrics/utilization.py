@@ -129,17 +129,23 @@ def running_spans(outcome: Outcome) -> Spans:
     """Every attempt, by job and then by time; one that is open at the end of the replay lasts until then."""
     jobs, evicted = outcome.state.jobs, outcome.log.attempts[:outcome.log.size[2]]
     job = evicted[:, 0].astype(np.int64)
-    # The log adds up to the time of the ended attempts in the same order as the state did, so that they differ only where the last
-    # attempt did not end in an eviction.
-    booked = np.bincount(job, evicted[:, 2] - evicted[:, 1], len(jobs))
-    status = jobs.status
-    last = np.flatnonzero((status == RUNNING) | ((status == FINISHED) & (jobs.running > booked)))
-    stop = np.where(status[last] == RUNNING, outcome.end, jobs.finish[last])
+    last, stop = last_attempts(outcome)
     job, since, until = np.append(job, last), np.append(evicted[:, 1], jobs.start[last]), np.append(evicted[:, 2], stop)
     if len(evicted):
         order = np.argsort(job, kind="stable")
         job, since, until = job[order], since[order], until[order]
     return _spans(outcome, job, since, until)
+
+
+def last_attempts(outcome: Outcome) -> tuple[Array, Array]:
+    """The jobs whose last attempt did not end in an eviction, and when it ended, or the end of the replay where it is open."""
+    jobs, evicted = outcome.state.jobs, outcome.log.attempts[:outcome.log.size[2]]
+    # The log adds up to the time of the ended attempts in the same order as the state did, so that they differ only where the last
+    # attempt did not end in an eviction.
+    booked = np.bincount(evicted[:, 0].astype(np.int64), evicted[:, 2] - evicted[:, 1], len(jobs))
+    status = jobs.status
+    last = np.flatnonzero((status == RUNNING) | ((status == FINISHED) & (jobs.running > booked)))
+    return last, np.where(status[last] == RUNNING, outcome.end, jobs.finish[last])
 
 
 def queue_spans(outcome: Outcome, running: Spans) -> Spans:

@@ -17,7 +17,7 @@ from the start of the trace, optional). Oddities, and the rule for each:
 - gpu_milli is 0 where num_gpu is 0: it becomes 1000, the schema's neutral value.
 - gpu_spec may name a model twice: named once.
 - Names are given anew in each variant: with several files job_id is FILE/NAME.
-- qos, pod_phase and scheduled_time are carried along as further columns.
+- gpu_spec as it was written, qos, pod_phase and scheduled_time are carried along as further columns.
 """
 
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def _read_file(path: Path, options: Options, report: list[str], named: bool) -> 
         columns |= _classes(table["qos"], source, options, report)
     else:
         report.append("no qos: priority 0, not preemptible, batch")
-    for name in ("qos", "pod_phase", "scheduled_time"):
+    for name in ("gpu_spec", "qos", "pod_phase", "scheduled_time"):
         if name in table.column_names:
             columns[name] = table[name]
     return columns, keep

@@ -4,6 +4,7 @@ A trace that passes here needs no further checks downstream: every column of its
 without nulls where none may be, finite and within its bounds.
 """
 
+from harness.tables.arrays import read_array
 from harness.tables.blocks import TraceFile
 from harness.tables.checks import checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import TIME_COLUMN, cut
@@ -20,6 +21,7 @@ __all__ = [
     "kind_of",
     "metadata_of",
     "one_line",
+    "read_array",
     "read_parquet",
     "read_trace",
     "rows_text",

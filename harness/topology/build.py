@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 
 from harness.errors import BadInput
+from harness.tables import one_line, read_array
 from harness.topology.flextopo import read_flextopo
 from harness.topology.shape import UNBOUNDED, Cluster, ServerShape, spread_gpus
 
@@ -59,6 +60,9 @@ class ClusterConfig:
       or of a folder of them, each of which is one server.
     - ``gpu_numa``: the NUMA node of each GPU, in place of what the shape says.
     - ``count_used``: with ``from_flextopo``, leave out cores that the object marks used.
+    - ``from_file``: YAML file of a cluster, as ``harness-traces import`` writes it from a node list: its groups are taken.
+    - ``order``: in which the servers stand: null = as listed; a number = shuffled with that seed; FILE.npz:KEY = by the ranks of the
+      listed servers, from 0, in that array of the file. Ties between servers go to the one that stands first.
     """
 
     name: str = "cluster"
@@ -72,6 +76,8 @@ class ClusterConfig:
     from_flextopo: str | None = None
     gpu_numa: list[int] | None = None
     count_used: bool = False
+    from_file: str | None = None
+    order: int | str | None = None
 
 
 def parse(section: Mapping[str, Any]) -> ClusterConfig:
@@ -96,11 +102,13 @@ def build(config: ClusterConfig) -> Cluster:
     if absent:
         notes.append(f"{total} servers in the proportions of {sum(listed)} leave none of {', '.join(absent)}")
     present = [(shape, count) for (shape, _), count in zip(groups, counts, strict=True) if count]
+    shapes = list(dict.fromkeys(shape for shape, _ in present))
+    shape_of = np.repeat([shapes.index(shape) for shape, _ in present], [count for _, count in present]).astype(np.int32)
     rack = np.arange(total, dtype=np.int32) // config.servers_per_rack
     return Cluster(
         name=config.name,
-        shapes=tuple(shape for shape, _ in present),
-        shape_of=np.repeat(np.arange(len(present), dtype=np.int32), [count for _, count in present]),
+        shapes=tuple(shapes),
+        shape_of=shape_of[_standing(config.order, total)],
         rack_of=rack,
         spine_of=rack // config.racks_per_spine,
         notes=tuple(notes),
@@ -204,6 +212,8 @@ def _groups(config: ClusterConfig) -> tuple[list[tuple[ServerShape, int]], list[
         raise BadInput("cluster.count_used=true needs cluster.from_flextopo=FILE: only FlexTopo objects say what is used")
     if config.from_flextopo:
         return _flextopo(Path(config.from_flextopo), config)
+    if config.from_file:
+        return _groups(replace(config, groups=_listed(config.from_file), from_file=None))
     if not config.groups:
         return [(_flat(config), 1)], []
     groups = []
@@ -217,6 +227,36 @@ def _groups(config: ClusterConfig) -> tuple[list[tuple[ServerShape, int]], list[
             group = replace(group, gpu_numa=config.gpu_numa)
         groups.append((server_shape(group), group.servers))
     return groups, []
+
+
+def _listed(file: str) -> list[ShapeConfig]:
+    """The groups of a cluster in a YAML file."""
+    import yaml  # most clusters do without
+
+    try:
+        section = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise BadInput(f"cluster.from_file={file}: cannot be read ({one_line(error)}); it must be a cluster that "
+                       "`harness-traces import` wrote") from error
+    groups = _typed(ClusterConfig, section, f"cluster.from_file={file}").groups
+    if not groups:
+        raise BadInput(f"cluster.from_file={file}: has no groups")
+    return groups
+
+
+def _standing(order: int | str | None, servers: int) -> np.ndarray:
+    """The listed servers in the order in which they stand."""
+    if order is None:
+        return np.arange(servers)
+    if isinstance(order, int):
+        if order < 0:
+            raise BadInput(f"cluster.order={order}: a seed is a whole number >= 0")
+        return np.random.default_rng(order).permutation(servers)
+    name, _, key = order.rpartition(":")
+    rank = read_array(name, key, f"cluster.order={order}")
+    if not np.array_equal(np.sort(rank), np.arange(servers)):
+        raise BadInput(f"cluster.order={order}: must be the ranks 0 to {servers - 1} of {servers} servers, each once")
+    return np.argsort(rank)
 
 
 def _flat(config: ClusterConfig) -> ServerShape:

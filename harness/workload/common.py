@@ -50,6 +50,7 @@ class Stream(IntEnum):
     THINNING = 15
     JITTER = 16
     CLASS_SHARE = 17
+    PACKING = 18
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

@@ -1,0 +1,20 @@
+"""DotProd (as FGD's authors compare with it) [code]: the server whose free cores and GPUs align least with those asked for.
+
+Both count as shares of what the largest server has."""
+
+from harness.cluster.packing import CLASS_SERVER_STATE as CLASS_SERVER_STATE
+from harness.cluster.packing import MAX_CPU, MAX_GPU, asked_gpu, highest, largest_server
+from harness.jit import inlined
+
+prepare = largest_server
+
+
+@inlined
+def score(view, own, s, c):
+    cpu = view.servers.cpu[s] / own.table[0, MAX_CPU] * (view.classes.cpu[c] / own.table[0, MAX_CPU])
+    gpu = view.servers.gpu[s] / own.table[0, MAX_GPU] * (asked_gpu(view, c) / own.table[0, MAX_GPU])
+    return int(100.0 * (1.0 - (cpu + gpu) / 2.0)), -1
+
+
+def place(view, own, job):
+    return highest(view, own, job, score)
