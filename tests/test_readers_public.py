@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from harness.readers import reader
+from harness.readers._spool import Spool
 from harness.schema import JOBS
 from harness.tables import validate
 from harness.topology import build, parse
@@ -17,7 +18,8 @@ from harness.topology import build, parse
 def run(form: str, /, *paths: Path, **options):
     """What the reader of the format ``form`` makes of ``paths``."""
     module = reader(form)
-    return module.read(list(paths), module.Options(**options))
+    result, report = module.read(list(paths), module.Options(**options))
+    return (result.table() if isinstance(result, Spool) else result), report
 
 
 def column(table: pa.Table, name: str) -> list:

@@ -6,7 +6,7 @@ without nulls where none may be, finite and within its bounds.
 
 from harness.tables.checks import checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import TIME_COLUMN, cut
-from harness.tables.parquet import metadata_of, read_parquet, read_trace, write_atomically, write_table
+from harness.tables.parquet import metadata_of, read_parquet, read_trace, write_atomically, write_batches, write_table
 from harness.tables.sniff import one_line, seems
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "summary",
     "validate",
     "write_atomically",
+    "write_batches",
     "write_table",
 ]
