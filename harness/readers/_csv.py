@@ -115,8 +115,7 @@ def _taken(path: Path, header: list[str], columns: Mapping[str, pa.DataType], re
 def _tables(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect) -> Iterator[pa.Table]:
     bad_rows: list[str] = []
     try:
-        for table in _parsed(path, types, dialect, bad_rows):
-            yield table
+        yield from _parsed(path, types, dialect, bad_rows)
     except pa.ArrowException as error:
         if bad_rows:
             raise BadInput(f"{path}: {bad_rows[0]}") from error

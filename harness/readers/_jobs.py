@@ -25,16 +25,17 @@ class JobRows:
     """The jobs of an import.
 
     ``names`` says where job_id comes from: ``made`` by the reader, so unique; ``given`` by the file, where only an exact repetition
-    of a row may use a name again; ``reused`` when other rows may, too. A name that comes again gets ``#ROW`` behind it.
+    of a row may use a name again; ``reused`` when other rows may, too. A name that comes again gets ``#ROW`` behind it, unless only the
+    ``last_of_name`` is wanted.
     """
 
-    def __init__(self, paths: Sequence[Path], tally: Tally, duplicates: str, names: str) -> None:
+    def __init__(self, paths: Sequence[Path], tally: Tally, duplicates: str, names: str, last_of_name: bool = False) -> None:
         self.source = ", ".join(str(path) for path in paths)
         self.tally, self.duplicates, self.names = tally, duplicates, names
         self.spool = Spool(JOBS, "submit_time")
+        self.last_of_name = last_of_name
         self._repeats, self._ids = Repeats(), Repeats()
         self._keep: list[np.ndarray] = []
-        self._estimated = False
 
     def add(self, number: int, source: str, columns: Mapping[str, Any], keep: np.ndarray,
             same: Iterable[pa.ChunkedArray | pa.Array]) -> None:
@@ -42,7 +43,6 @@ class JobRows:
         self._repeats.add(same)
         if self.names != "made":
             self._ids.add([columns["job_id"]])
-        self._estimated = "duration_estimate_s" in columns
         self._keep.append(keep)
         self.spool.add(columns, keep, number, source)
 
@@ -55,27 +55,37 @@ class JobRows:
         kept = np.concatenate(self._keep)
         again = self._repeats.rows()
         self.tally.add(f"exact repetitions of an earlier row: {{:,}} {'kept' if self.duplicates == 'keep' else 'dropped'}", len(again))
-        out = np.union1d(np.asarray(drop, np.int64), again if self.duplicates == "drop" else ())
-        out = out.astype(np.int64)[kept[out.astype(np.int64)]] if len(out) else np.empty(0, np.int64)
+        out = np.union1d(np.asarray(drop, np.int64), again if self.duplicates == "drop" else np.empty(0, np.int64))
+        out = np.union1d(out, self._superseded())
+        out = out[kept[out]]
         renamed = self._renamed(again, kept)
         if not self.spool.sorted:
             self.tally.say("not sorted by submission: sorted, ties in file order")
-        estimated = self._estimated
 
         def finish(table: pa.Table) -> pa.Table:
             rows = table[ROW].to_numpy()
             if len(renamed):
                 table = _rename(table, np.isin(rows, renamed), rows)
             if until is not None:
-                table = _close(table, until, estimated)
+                table = _close(table, until)
             return _shift(table, origin) if origin else table
 
         self.spool.seal(out, finish, self.source)
         return self.spool
 
+    def _superseded(self) -> np.ndarray:
+        """Numbers of the rows that a later one of the same name replaces."""
+        if not self.last_of_name:
+            return np.empty(0, np.int64)
+        rows, first = self._ids.pairs()
+        last = {name: row for name, row in zip(first.tolist(), rows.tolist(), strict=True)}
+        older = np.setdiff1d(np.union1d(rows, first), np.array(list(last.values()), np.int64))
+        self.tally.add("earlier records of a name: {:,} dropped", len(older))
+        return older
+
     def _renamed(self, again: np.ndarray, kept: np.ndarray) -> np.ndarray:
         """Numbers of the rows whose name was used before. Raises BadInput when it may not be."""
-        if self.names == "made":
+        if self.names == "made" or self.last_of_name:
             return np.empty(0, np.int64)
         rows, first = self._ids.pairs()
         fresh = ~np.isin(rows, again)
@@ -95,12 +105,13 @@ def _rename(table: pa.Table, which: np.ndarray, rows: np.ndarray) -> pa.Table:
     return _put(table, "job_id", pc.if_else(pa.array(which), names, table["job_id"]))
 
 
-def _close(table: pa.Table, until: float, estimated: bool) -> pa.Table:
-    start = table[START].to_numpy()
-    open_end = np.isfinite(start)
-    length = np.where(open_end, np.maximum(until - start, SHORTEST_OPEN_S), table["duration"].to_numpy())
+def _close(table: pa.Table, until: float) -> pa.Table:
+    """``table`` with open ends at ``until``; an estimate that was no more than the placeholder of the duration follows it."""
+    start, before = table[START].to_numpy(), table["duration"].to_numpy()
+    length = np.where(np.isfinite(start), np.maximum(until - start, SHORTEST_OPEN_S), before)
+    estimate = table["duration_estimate_s"].to_numpy()
     table = _put(table, "duration", pa.array(length))
-    return table if estimated else _put(table, "duration_estimate_s", pa.array(length))
+    return _put(table, "duration_estimate_s", pa.array(np.where(estimate == before, length, estimate)))
 
 
 def _shift(table: pa.Table, origin: float) -> pa.Table:

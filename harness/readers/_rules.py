@@ -1,4 +1,4 @@
-"""Rules that readers of jobs share: numbers from columns, units, runs without length, gangs; and the report that counts them."""
+"""Rules that readers of jobs share: numbers from columns, runs without length, gangs; and the report that counts them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +15,7 @@ NONPOSITIVE = ("drop", "raise_to_1s", "refuse")
 NONPOSITIVE_HELP = "runs of zero or negative length: drop them, raise_to_1s, or refuse the file"
 DUPLICATES = ("keep", "drop")
 DUPLICATES_HELP = "exact repetitions of a row"
-SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
-TIME_UNIT_HELP = "unit of times and durations; by default the format's own, refused when the runs look like another one"
-LONG_RUN_S, SHORT_RUN_S = 1e6, 1.0
-"""Half of the runs of a trace being longer than 11 days, or shorter than a second, means that they are in another unit."""
-FEW_ROWS = 5
-"""Too few rows to judge a unit by."""
+DONE = {"keep": "kept", "drop": "dropped"}
 INT16 = np.iinfo(np.int16).max
 
 
@@ -104,31 +99,35 @@ def positive_runs(duration: np.ndarray, rule: str, source: str, tally: Tally) ->
     return np.where(bad, 1.0, duration), ~bad if rule == "drop" else np.ones(len(bad), bool)
 
 
-def unit_of_time(asked: str, own: str, duration: np.ndarray, source: str, tally: Tally) -> float:
-    """Seconds of a unit of ``duration`` (in the file's unit): that which was ``asked`` for, else the format's ``own``.
+class Latest:
+    """Remembers the rows that end last of all: what a trace shows of them was cut off with it."""
 
-    Raises BadInput when nothing was asked for and the median run would last less than a second or more than eleven days.
-    """
-    if asked != "own":
-        tally.say(f"times are read in {asked}, as asked for")
-        return SECONDS[asked]
-    runs = duration[np.isfinite(duration) & (duration > 0)]
-    middle = float(np.median(runs)) * SECONDS[own] if len(runs) >= FEW_ROWS else 60.0
-    if not SHORT_RUN_S <= middle <= LONG_RUN_S:
-        other = "ms" if middle > LONG_RUN_S else "s" if own == "ms" else "h"
-        raise BadInput(f"{source}: half of the runs would last {'more' if middle > LONG_RUN_S else 'less'} than {middle:g} s if times were "
-                       f"in {own}, as the format has them: they seem to be in {other}; --time_unit says which (--time_unit {own} takes "
-                       "them as they are)")
-    return SECONDS[own]
+    def __init__(self) -> None:
+        self.instant = -np.inf
+        self._rows: list[np.ndarray] = []
+
+    def see(self, ends: np.ndarray, number: int) -> None:
+        """Looks at the ``ends`` of further rows, NaN for none, the first of which has the ``number``."""
+        last = np.nanmax(ends, initial=-np.inf)
+        if last > self.instant:
+            self.instant, self._rows = last, []
+        self._rows.append(number + np.flatnonzero(ends == self.instant))
+
+    def settle(self, what: str, keep: bool, tally: Tally) -> np.ndarray:
+        """Counts them; the numbers of those to leave out."""
+        rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
+        if len(rows):
+            tally.add(f"censored: {{:,}} {what} at the last instant, {self.instant:.0f} s; {'kept' if keep else 'dropped'}", len(rows))
+        return rows[:0] if keep else rows
 
 
-def gangs(gpus: np.ndarray, keep: np.ndarray, most: int, tally: Tally) -> tuple[np.ndarray, np.ndarray]:
-    """Instances and GPUs of each of them, i8 (rows,), for jobs of ``gpus`` GPUs on servers with ``most``."""
+def gangs(gpus: np.ndarray, keep: np.ndarray, most: int, tally: Tally, what: str = "GPUs") -> tuple[np.ndarray, np.ndarray]:
+    """Instances and GPUs (or ``what`` else) of each of them, i8 (rows,), for jobs of ``gpus`` GPUs on servers with ``most``."""
     instances = np.maximum(np.ceil(gpus / most), 1).astype(np.int64)
     each = np.ceil(gpus / instances).astype(np.int64)
     large, more = keep & (gpus > most), keep & (instances * each > gpus)
-    tally.add(f"jobs of more than {most} GPUs: {{:,}} became gangs of at most {most} GPUs for each instance; {{:,}} of them were rounded "
-              "up, by {:,} GPUs in all", large.sum(), more.sum(), (instances * each - gpus)[more].sum())
+    tally.add(f"jobs of more than {most} {what}: {{:,}} became gangs of at most {most} {what} for each instance; {{:,}} of them were "
+              f"rounded up, by {{:,}} {what} in all", large.sum(), more.sum(), (instances * each - gpus)[more].sum())
     return instances, each
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from harness.errors import BadInput
 from harness.schema import JOBS, Table
-from harness.tables import checked, rows_text
+from harness.tables import checked
 
 ROW = "_row"
 """Hidden column: number of the row in all files together, which breaks ties. Columns that begin with _ are not written."""
@@ -144,7 +144,7 @@ def merge(runs: Sequence[Iterator[pa.Table]], order_by: str) -> Iterator[pa.Tabl
 
 
 class Repeats:
-    """Finds rows that equal an earlier one, over all chunks, by 64-bit hashes of their values (one false hit in 10^5 traces of 10^7 rows)."""
+    """Finds rows that equal an earlier one, over all chunks, by 64-bit hashes: one false hit in 10^5 traces of 10^7 rows."""
 
     def __init__(self) -> None:
         self._hashes: list[np.ndarray] = []

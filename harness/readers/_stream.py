@@ -97,6 +97,16 @@ def read_text(path: Path, expected: str) -> bytes:
         stream.close()
 
 
+def raw_head(path: Path, size: int) -> bytes:
+    """The first bytes of ``path``, unpacked, in whatever encoding. Raises BadInput when it cannot be read."""
+    kind = compression(read_head(path))
+    try:
+        with _OPENERS[kind](path) as file:
+            return file.read(size)
+    except (OSError, EOFError, lzma.LZMAError, pa.ArrowException, ValueError) as error:
+        raise BadInput(f"{path}: truncated or corrupt {kind} file ({one_line(error)})") from error
+
+
 def refuse_other(path: Path, head: bytes, expected: str) -> None:
     """Raises BadInput when a file that begins with ``head`` is not of the ``expected`` kind: CSV is any plain text."""
     what = seems(head)

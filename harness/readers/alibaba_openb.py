@@ -41,6 +41,7 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    Latest,
     Tally,
     bare_name,
     by_word,
@@ -48,15 +49,27 @@ from harness.readers._rules import (
     numbers,
     positive_runs,
     priorities,
-    unit_of_time,
 )
 from harness.readers._spool import Spool
+from harness.readers._units import (
+    CORES,
+    CPU_UNIT_HELP,
+    CPU_UNITS,
+    MEMORY_UNIT_HELP,
+    MEMORY_UNITS,
+    MIB,
+    OWN,
+    PLAUSIBLE_CORES,
+    PLAUSIBLE_MIB,
+    TIME_UNIT_HELP,
+    TIME_UNITS,
+    TimeUnit,
+    sizes,
+)
 from harness.schema import MILLI
 
 REQUIRED = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES = ("creation_time", "deletion_time", "scheduled_time")
-MOST = 2.0**40
-"""Thousandths of a core, and MiB, that no machine has; beyond it the column is in another unit."""
 NUMBER, WORD = pa.float64(), pa.string()
 COLUMNS = {
     "name": WORD, "cpu_milli": NUMBER, "memory_mib": NUMBER, "num_gpu": NUMBER, "gpu_milli": NUMBER, "gpu_spec": WORD,
@@ -71,6 +84,9 @@ class Options:
     censored: str = option("keep", "pods whose deletion_time is the end of the trace", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
+    cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
+    memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)
     times: str = option("trace", "static: a packing list without times, as the five-column variants", ("trace", "static"))
     static_duration_s: float = option(1e9, "duration of every pod of a static packing list, in seconds")
     priorities: str = option("LS=2,Guaranteed=2,Burstable=1,BE=0", "priority of each qos")
@@ -91,7 +107,8 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
         tally.file(chunk)
         columns, keep = _convert(chunk, options, runs, tally, named=len(paths) > 1)
         jobs.add_chunk(chunk, columns, keep)
-    return jobs.done(drop=runs.report()), tally.lines()
+    drop = runs.latest.settle("pods are deleted", options.censored == "keep", tally)
+    return jobs.done(drop=drop), tally.lines()
 
 
 def _convert(chunk: Chunk, options: Options, runs: "_Runs", tally: Tally, named: bool) -> tuple[dict[str, Any], np.ndarray]:
@@ -100,7 +117,7 @@ def _convert(chunk: Chunk, options: Options, runs: "_Runs", tally: Tally, named:
     here = [name for name in TIMES if name in chunk]
     if here and len(here) < len(TIMES):
         raise BadInput(f"{source}: has {', '.join(here)} but not all of {', '.join(TIMES)}; must have all three or none")
-    columns = _sizes(table, source, tally)
+    columns = _sizes(table, source, options, tally)
     if named:
         columns["job_id"] = pc.binary_join_element_wise(bare_name(chunk.path), columns["job_id"], "/")
     if here and options.times == "trace":
@@ -118,7 +135,7 @@ def _convert(chunk: Chunk, options: Options, runs: "_Runs", tally: Tally, named:
     return columns, keep
 
 
-def _sizes(table: pa.Table, source: str, tally: Tally) -> dict[str, Any]:
+def _sizes(table: pa.Table, source: str, options: Options, tally: Tally) -> dict[str, Any]:
     """Name and resources of each pod."""
     gpus = numbers(table, "num_gpu", source, low=0, high=INT16, whole=True)
     share = numbers(table, "gpu_milli", source, low=0, high=MILLI, whole=True)
@@ -126,8 +143,8 @@ def _sizes(table: pa.Table, source: str, tally: Tally) -> dict[str, Any]:
     tally.add(f"pods without GPU: {{:,}}, gpu_milli 0 became {MILLI}", without.sum())
     columns: dict[str, Any] = {
         "job_id": named(table, "name", source, "the name of a pod"),
-        "cpus": numbers(table, "cpu_milli", source, low=0, high=MOST) / MILLI,
-        "memory_mib": np.ceil(numbers(table, "memory_mib", source, low=0, high=MOST)),
+        "cpus": sizes(table, "cpu_milli", source, "cpu_unit", options.cpu_unit, "milli", CORES, PLAUSIBLE_CORES),
+        "memory_mib": np.ceil(sizes(table, "memory_mib", source, "memory_unit", options.memory_unit, "mib", MIB, PLAUSIBLE_MIB)),
         "gpus": gpus,
         "gpu_milli": np.where(without, MILLI, share),
     }
@@ -148,19 +165,18 @@ class _Runs:
 
     def __init__(self, options: Options, tally: Tally) -> None:
         self.options, self.tally = options, tally
-        self.last = -1.0
-        self._latest: list[np.ndarray] = []
+        self.unit = TimeUnit(options.time_unit, "s", tally)
+        self.latest = Latest()
 
     def of(self, chunk: Chunk) -> tuple[dict[str, Any], np.ndarray]:
         """The columns of a chunk, and the rows to keep."""
         table, source, options = chunk.table, chunk.source, self.options
-        created = numbers(table, "creation_time", source, low=0)
-        deleted = numbers(table, "deletion_time", source, low=0)
-        ran = table["scheduled_time"].is_valid().to_numpy()
-        scheduled = np.where(ran, pc.fill_null(table["scheduled_time"], 0.0).to_numpy(), created)
-        if not chunk.number:
-            unit_of_time("own", "s", np.where(ran, deleted - scheduled, np.nan), source, self.tally)
-        self._see(np.where(ran, deleted, -1.0), deleted.max(), chunk.number)
+        created, deleted = (numbers(table, name, source, low=0) * self.unit.seconds for name in ("creation_time", "deletion_time"))
+        scheduled = numbers(table, "scheduled_time", source, low=0, empty=np.nan) * self.unit.seconds
+        ran = np.isfinite(scheduled)
+        self.unit.judge((deleted - scheduled) / self.unit.seconds, source)
+        self.latest.see(np.where(ran, deleted, np.nan), chunk.number)
+        scheduled = np.where(ran, scheduled, created)
         keep = np.ones(len(created), bool)
         done = "dropped" if options.pending == "drop" else "kept until their deletion, as duration and end_time"
         self.tally.add(f"pods that never ran (no scheduled_time): {{:,}} {done}", (~ran).sum())
@@ -173,20 +189,6 @@ class _Runs:
         if options.pending == "keep":
             times["end_time"] = pa.array(np.maximum(deleted, submit + fixed), mask=ran)
         return times, keep & positive
-
-    def report(self) -> np.ndarray:
-        """Counts the censored pods; the numbers of those to leave out."""
-        if self.last < 0:
-            return np.empty(0, np.int64)
-        rows = np.concatenate(self._latest)
-        self.tally.add(f"censored: {{:,}} pods are deleted at the last instant, {self.last:.0f} s; "
-                       f"{'kept' if self.options.censored == 'keep' else 'dropped'}", len(rows), always=True)
-        return rows if self.options.censored == "drop" else np.empty(0, np.int64)
-
-    def _see(self, deleted: np.ndarray, last: float, number: int) -> None:
-        if last > self.last:
-            self.last, self._latest = last, []
-        self._latest.append(number + np.flatnonzero(deleted == self.last))
 
 
 def _static(chunk: Chunk, options: Options, tally: Tally) -> tuple[dict[str, Any], np.ndarray]:

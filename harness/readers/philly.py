@@ -39,17 +39,16 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
-    TIME_UNIT_HELP,
     Tally,
     at_least_one,
     gangs,
     numbers,
     positive_runs,
-    unit_of_time,
     words,
 )
 from harness.readers._spool import Spool
 from harness.readers._times import TZ_HELP, Clock
+from harness.readers._units import OWN, TIME_UNIT_HELP, TIME_UNITS, TimeUnit
 
 REQUIRED = ("timestamp", "duration", "num_gpus")
 COLUMNS = {
@@ -66,7 +65,7 @@ class Options:
     tz: str = option("none", TZ_HELP)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    time_unit: str = option("own", TIME_UNIT_HELP, ("own", "s", "ms", "min", "h"))
+    time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     attempts: str = option("sum", "duration of a job of the log: the sum of its attempts, or the last one", ("sum", "last"))
     running: str = option("keep", "jobs of the log that had not ended: keep them until its end, or drop them", ("keep", "drop"))
     gpus_per_instance: int = option(8, "GPUs of a server: larger jobs become gangs")
@@ -90,7 +89,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
 
 def _read_csv(paths: Sequence[Path], options: Options, clock: Clock, tally: Tally) -> Spool:
     jobs = JobRows(paths, tally, options.duplicates, names="made")
-    scale = None
+    unit = TimeUnit(options.time_unit, "s", tally)
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):
         tally.file(chunk)
         table, source = chunk.table, chunk.source
@@ -101,8 +100,8 @@ def _read_csv(paths: Sequence[Path], options: Options, clock: Clock, tally: Tall
         if "gpu_time" in chunk:
             differs = ~np.isclose(table["gpu_time"].to_numpy(), duration * gpus)
             tally.add("gpu_time, which is not used, differs from duration x num_gpus in {:,} rows", differs.sum(), always=True)
-        scale = scale or unit_of_time(options.time_unit, "s", duration, source, tally)
-        duration, keep = positive_runs(duration * scale, options.nonpositive, source, tally)
+        unit.judge(duration, source)
+        duration, keep = positive_runs(duration * unit.seconds, options.nonpositive, source, tally)
         instances, each = gangs(gpus, keep, options.gpus_per_instance, tally)
         number = pc.cast(pa.array(np.arange(chunk.number, chunk.number + chunk.rows)), pa.string())
         jobs.add_chunk(chunk, {
