@@ -1,6 +1,7 @@
 """What readers of jobs share: rows of chunks gathered into one trace, with repeated rows, reused names and open ends settled."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from harness.readers._spool import ROW, Repeats, Spool
 from harness.schema import JOBS
 from harness.tables import rows_text
 
+ROWS = tuple(replace(column, unique=False) for column in JOBS)
+"""The jobs table without the rule that names are unique, which JobRows sees to over all chunks."""
 SHORTEST_OPEN_S = 1.0
 """A job without an end lasts at least that long."""
 START = "_start"
@@ -32,7 +35,7 @@ class JobRows:
     def __init__(self, paths: Sequence[Path], tally: Tally, duplicates: str, names: str, last_of_name: bool = False) -> None:
         self.source = ", ".join(str(path) for path in paths)
         self.tally, self.duplicates, self.names = tally, duplicates, names
-        self.spool = Spool(JOBS, "submit_time")
+        self.spool = Spool(ROWS, "submit_time")
         self.last_of_name = last_of_name
         self._repeats, self._ids = Repeats(), Repeats()
         self._keep: list[np.ndarray] = []

@@ -29,7 +29,8 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        what = "cut off, or not JSON" if error.pos >= len(error.doc.rstrip()) - 1 else "not JSON"
+        at_end = error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated")
+        what = "cut off, or not JSON" if at_end else "not JSON"
         raise BadInput(f"{path}: line {error.lineno}, column {error.colno}: {what} ({one_line(error.msg, 80)})") from error
     except (RecursionError, ValueError) as error:
         raise BadInput(f"{path}: not JSON ({one_line(error, 80)})") from error
