@@ -170,6 +170,8 @@ def _hint(header: list[str]) -> str:
 
 def _why(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect, error: Exception) -> str:
     """The column, rows and value that made typed parsing fail, found by parsing everything as text."""
+    if "Empty CSV file" in str(error):
+        return f"{path}: has a header but no rows"
     bad_rows: list[str] = []
     masks: dict[str, list[np.ndarray]] = {name: [] for name in types}
     first: dict[str, str] = {}
