@@ -14,7 +14,7 @@ from harness.errors import BadInput
 from harness.readers._stream import TextStream
 from harness.tables import one_line, rows_text
 
-CHUNK_BYTES = 1 << 24
+CHUNK_BYTES = 1 << 22
 HEADER_BYTES = 1 << 16
 
 
