@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from reader_helpers import column, counted, run, written
-
 from harness.errors import BadInput
 from harness.readers import format_names, formats, reader
 from harness.schema import JOBS, names
 from harness.tables import validate
 from harness.topology import ServerShape, build, parse, write_flextopo
+from reader_helpers import column, counted, run, written
 
 PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-11-05 01:30:00,60.0,1,60.0,aa

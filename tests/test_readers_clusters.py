@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from reader_helpers import column, counted, run, sound, written
 
 from harness.errors import BadInput
 from harness.readers._pods import requests
@@ -12,6 +11,7 @@ from harness.readers._quantities import amount
 from harness.readers._times import lengths
 from harness.readers._tres import NOTHING, parse_tres
 from harness.topology import build, parse
+from reader_helpers import column, counted, run, sound, written
 
 HEAD = "JobID|Submit|Start|End|State|AllocTRES|ReqTRES|Timelimit|Priority|QOS|Account|Partition|User"
 SACCT = HEAD + """

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from reader_helpers import column, counted, run, sound, written
 
 from harness.errors import BadInput
 from harness.topology import build, parse
+from reader_helpers import column, counted, run, sound, written
 
 SPOT = """job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
 a,1,A10,20,1,1,0,1000,HP

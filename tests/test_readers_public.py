@@ -8,11 +8,10 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
-from reader_helpers import column, counted, run, sound
-
 from harness.schema import JOBS
 from harness.tables import validate
 from harness.topology import build, parse
+from reader_helpers import column, counted, run, sound
 
 
 def lower(values: np.ndarray, *shares: float) -> list[float]:

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reader_helpers import column, run, written
 
 from harness.errors import BadInput
 from harness.readers._spool import ROW, Repeats, Spool, hashes, merge
 from harness.schema import JOBS
 from harness.tables import metadata_of, read_trace, write_batches, write_table
 from harness.traces_app import main
+from reader_helpers import column, run, written
 
 PACKERS = {"gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zstd": lambda data: pa.compress(data, "zstd", asbytes=True)}
 SWF = "; MaxNodes: 2\n; MaxProcs: 4\n 1 0 0 5 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n 2 3 0 7 2 -1 -1 2 10 -1 1 1 1 -1 1 -1 -1 -1\n"
