@@ -195,7 +195,8 @@ def test_philly_options(tmp_path: Path):
     assert column(table, "duration")[-1] == 1.0
     assert list(zip(column(table, "instances"), column(table, "gpus"), strict=True)) == [(3, 4), (1, 1), (5, 4), (2, 4)]
     assert set(column(table, "priority")) == {3} and set(column(table, "preemptible")) == {True}
-    assert counted(report, "gangs").endswith("3 became gangs of at most 4 GPUs for each instance; 0 of them were rounded up, by 0 GPUs in all")
+    assert counted(report, "gangs").endswith(
+        "3 became gangs of at most 4 GPUs for each instance; 0 of them were rounded up, by 0 GPUs in all")
     with pytest.raises(BadInput, match="row 3: runs for 0 s, must be > 0"):
         run("philly", path, nonpositive="refuse")
     with pytest.raises(BadInput, match="--gpus_per_instance 0: must be at least 1"):

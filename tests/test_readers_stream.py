@@ -218,7 +218,8 @@ def test_durations_in_another_unit_are_refused_or_converted(name: str, factor: f
 
 
 @pytest.mark.parametrize("name, factor, option, unit", [
-    ("cpu_milli", 0.001, "cpu_unit", "cores"), ("memory_mib", 2.0**20, "memory_unit", "bytes"), ("memory_mib", 2.0**-10, "memory_unit", "gib"),
+    ("cpu_milli", 0.001, "cpu_unit", "cores"), ("memory_mib", 2.0**20, "memory_unit", "bytes"),
+    ("memory_mib", 2.0**-10, "memory_unit", "gib"),
 ])
 def test_sizes_in_another_unit_are_refused_or_converted(name: str, factor: float, option: str, unit: str, tmp_path: Path):
     text = PODS_CSV.splitlines()[0] + "\n" + "".join(f"p{i},8000,32768,1,1000\n" for i in range(9))

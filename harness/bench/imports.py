@@ -16,7 +16,8 @@ from harness.bench.sizes import Sizes
 TARGET_MIB = 1536.0
 CHUNK_ROWS = 500_000
 START_S = 1_700_000_000
-TRES = ["billing=8,cpu=8,gres/gpu=1,mem=64G,node=1", "billing=128,cpu=128,gres/gpu:a100=16,gres/gpu=16,mem=1T,node=2", "cpu=4,mem=16G,node=1"]
+TRES = ["billing=8,cpu=8,gres/gpu=1,mem=64G,node=1", "billing=128,cpu=128,gres/gpu:a100=16,gres/gpu=16,mem=1T,node=2",
+        "cpu=4,mem=16G,node=1"]
 
 
 def imports(sizes: Sizes, folder: Path) -> Iterator[Row]:

@@ -23,7 +23,8 @@ class Spool:
     """Rows are added in any order and come out by the column ``order_by``, ties in the order in which they were added.
 
     ``add`` validates them, so that errors name rows of the file. After ``seal`` the result can be read any number of times. At most
-    ``run_rows`` rows (RUN_ROWS by default), and ``BATCH_ROWS`` of every run, are in memory at once; runs lie in a temporary folder until the object is gone.
+    ``run_rows`` rows (RUN_ROWS by default), and ``BATCH_ROWS`` of every run, are in memory at once; runs lie in a temporary folder
+    until the object is gone.
     """
 
     def __init__(self, table_schema: Table = JOBS, order_by: str = "submit_time", run_rows: int = 0) -> None:
