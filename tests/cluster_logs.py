@@ -75,9 +75,10 @@ def sacct(words: list[str], epoch: bool) -> str:
         if not job.gpus:
             tres = tres.replace("gres/gpu=0,", "")
         state = "RUNNING" if job.end is None else "CANCELLED by 1001" if job.number % 9 == 0 else "COMPLETED"
-        row = {"JobID": f"{job.number}", "Submit": _time(job.submit, epoch), "Start": _time(job.start, epoch), "End": _time(job.end, epoch),
-               "State": state, "AllocTRES": f"billing=4,{tres}", "ReqTRES": tres, "Timelimit": "1-00:00:00",
-               "Priority": str(4_000 + job.number), "QOS": job.qos, "Account": job.account, "Partition": "gpu" if job.gpus else "cpu", "User": "u1"}
+        times = {name: _time(time, epoch) for name, time in (("Submit", job.submit), ("Start", job.start), ("End", job.end))}
+        row = {"JobID": f"{job.number}", **times, "State": state, "AllocTRES": f"billing=4,{tres}", "ReqTRES": tres,
+               "Timelimit": "1-00:00:00", "Priority": str(4_000 + job.number), "QOS": job.qos, "Account": job.account,
+               "Partition": "gpu" if job.gpus else "cpu", "User": "u1"}
         lines.append("|".join(row.get(name, "") for name in names))
         step = row | {"JobID": f"{job.number}.batch", "ReqTRES": "", "QOS": "", "Partition": "", "Priority": "", "Timelimit": ""}
         lines.append("|".join(step.get(name, "") for name in names))

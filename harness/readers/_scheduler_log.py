@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.readers._csv import Chunk, read_chunks
 from harness.readers._jobs import START, JobRows
@@ -111,9 +110,7 @@ def _times(chunk: Chunk, options: Options, clock: Clock, tally: Tally) -> tuple[
     tally.add("start before submission: {:,} jobs, which keep their submission", (start < submit).sum())
     keep = begun & (~running | (options.running == "keep"))
     duration, positive = positive_runs(np.where(keep & ~running, length, 1.0), options.nonpositive, source, tally)
-    for item in pc.value_counts(table["state"]).to_pylist():
-        known = "" if item["values"] in STATES else " (not a documented state)"
-        tally.add(f"state {item['values']}: {{:,}} jobs{known}", item["counts"])
+    tally.each("state", table["state"], lambda word: " jobs" if word in STATES else " jobs (not a documented state)")
     return {"submit_time": submit, "duration": duration, START: np.where(running, start, np.nan)}, keep & positive
 
 

@@ -132,8 +132,7 @@ def _sizes(chunk: Chunk, options: Options, tally: Tally) -> dict[str, Any]:
     differs = [table[a].to_numpy() != table[b].to_numpy() for a, b in pairs if a in chunk and b in chunk]
     if differs:
         tally.add("limits differ from requests, which count: {:,} rows", np.logical_or.reduce(differs).sum())
-    for word, count in zip(*np.unique(named(table, "role", source, "CN or HN").to_pylist(), return_counts=True), strict=True):
-        tally.add(f"role {word}: {{:,}} instances", count)
+    tally.each("role", named(table, "role", source, "CN or HN"), lambda word: " instances")
     carried = {name: table[name] for name in ("role", *CARRIED) if name in chunk}
     return carried | {
         "job_id": named(table, "instance_sn", source, "the name of an instance"),

@@ -210,10 +210,8 @@ def _classes(qos: pa.ChunkedArray, source: str, options: Options, tally: Tally) 
         raise BadInput(f"{source}: column qos: '{missing[0]}' has no priority; "
                        f"--priorities must name it beside {', '.join(given)}")
     evictable, online = (set(words.split(",")) for words in (options.preemptible_qos, options.online_qos))
-    counts = pc.value_counts(qos).to_pylist()
-    for word, count in ((item["values"], item["counts"]) for item in counts):
-        tally.add(f"qos {word}: {{:,}} pods, priority {given[word]}, {'' if word in evictable else 'not '}preemptible, "
-                  f"{'online' if word in online else 'batch'}", count)
+    tally.each("qos", qos, lambda word: f" pods, priority {given[word]}, {'' if word in evictable else 'not '}preemptible, "
+               f"{'online' if word in online else 'batch'}")
     return {
         "priority": by_word(qos, given, 0),
         "preemptible": by_word(qos, dict.fromkeys(evictable, True), False),

@@ -159,10 +159,8 @@ def _classes(chunk: Chunk, given: Mapping[str, int], kinds: Mapping[str, str], t
     if unknown.any():
         raise BadInput(f"{chunk.source}: column job_type, {rows_text(unknown)}: '{column[int(np.argmax(unknown))]}' has no priority; "
                        f"--priorities must name it beside {', '.join(given)}")
-    for item in pc.value_counts(column).to_pylist():
-        word = item["values"]
-        tally.add(f"job_type {word}: {{:,}} jobs, priority {given[word]}, {'' if word == SPOT else 'not '}preemptible, "
-                  f"{kinds.get(word, 'batch')}", item["counts"])
+    tally.each("job_type", column, lambda word: f" jobs, priority {given[word]}, {'' if word == SPOT else 'not '}preemptible, "
+               f"{kinds.get(word, 'batch')}")
     return {
         "priority": by_word(column, given, 0), "preemptible": by_word(column, {SPOT: True}, False),
         "kind": by_word(column, kinds, "batch"), "job_type": column,

@@ -118,8 +118,7 @@ def _convert(chunk: Chunk, options: Options, clock: Clock, tally: Tally) -> tupl
     keep &= ran
     sizes, fits = _sizes(table, source, keep, options, tally)
     state = pc.replace_substring_regex(pc.fill_null(table["State"], ""), r"[ +].*$", "")
-    for item in pc.value_counts(state.filter(pa.array(keep))).to_pylist():
-        tally.add(f"state {item['values']}: {{:,}} jobs", item["counts"])
+    tally.each("state", state.filter(pa.array(keep)), lambda word: " jobs")
     carried = {new: table[old] for old, new in CARRIED.items() if old in chunk}
     duration, positive = positive_runs(np.where(keep, times.pop("length"), 1.0), options.nonpositive, source, tally)
     return carried | times | sizes | _classes(chunk, options, tally) | {

@@ -55,6 +55,7 @@ COLUMNS: dict[str, pa.DataType] = {name: pa.float64() for name in FIELDS}
 STATES = {-1: "UNKNOWN", 0: "FAILED", 1: "COMPLETED", 2: "PART", 3: "LAST_PART_COMPLETED", 4: "LAST_PART_FAILED", 5: "CANCELLED"}
 PARTS, CANCELLED = (2, 3, 4), 5
 KNOWN_KEYS = ("UnixStartTime", "TimeZoneString", "MaxNodes", "MaxProcs", "MaxJobs")
+MOST = 2.0**53
 HEADER_BYTES = 1 << 16
 
 
@@ -113,11 +114,11 @@ def _per_instance(found: Mapping[str, str], options: Options) -> int:
 def _convert(chunk: Chunk, most: int, options: Options, tally: Tally) -> tuple[dict[str, Any], np.ndarray]:
     """The columns of a trace, and the rows to keep."""
     table, source = chunk.table, chunk.source
-    value = {name: numbers(table, name, source) for name in ("wait", "run", "used_procs", "procs", "time", "memory", "used_memory",
-                                                             "status", "user", "queue", "partition", "preceding")}
+    value = {name: numbers(table, name, source, low=-MOST, high=MOST) for name in (
+        "wait", "run", "used_procs", "procs", "time", "memory", "used_memory", "status", "user", "queue", "partition", "preceding")}
     run, status = value["run"], value["status"]
-    for code, count in zip(*np.unique(status, return_counts=True), strict=True):
-        tally.add(f"status {code:g}: {{:,}} jobs, {STATES.get(int(code), 'UNKNOWN').lower().replace('_', ' ')}", count)
+    codes = pc.cast(pa.array(status.astype(np.int64)), pa.string())
+    tally.each("status", codes, lambda code: f" jobs, {STATES.get(int(code), 'UNKNOWN').lower().replace('_', ' ')}")
     parts, cancelled = np.isin(status, PARTS), status == CANCELLED
     tally.add("parts of jobs (status 2, 3, 4): {:,} dropped", parts.sum())
     tally.add("run time unknown: {:,} dropped", (run < 0).sum())
@@ -137,7 +138,7 @@ def _convert(chunk: Chunk, most: int, options: Options, tally: Tally) -> tuple[d
     kilobytes = np.where(value["memory"] > 0, value["memory"], np.maximum(value["used_memory"], 0))
     waited = value["wait"] >= 0
     return {
-        "job_id": pc.cast(pc.cast(table["job"], pa.int64()), pa.string()),
+        "job_id": pc.cast(pa.array(numbers(table, "job", source, low=0, high=MOST, whole=True).astype(np.int64)), pa.string()),
         "submit_time": numbers(table, "submit", source, low=0),
         "duration": duration,
         "duration_estimate_s": np.where(asked, value["time"], duration),
