@@ -23,6 +23,7 @@ from harness.tables import (
     read_trace,
     validate,
     write_atomically,
+    write_batches,
     write_table,
 )
 
@@ -79,6 +80,7 @@ def run_import(words: list[str]) -> int:
     """Turns public files of one format into a trace, or a node list into a cluster."""
     from harness.readers import format_names, reader
     from harness.readers._options import listed, parse
+    from harness.readers._spool import Spool
 
     usage = "harness-traces import FORMAT FILE... -o OUT [--option value]"
     if words[:1] in (["-h"], ["--help"]):
@@ -104,11 +106,11 @@ def run_import(words: list[str]) -> int:
     })
     result, report = module.read(given.files, options)
     if not isinstance(result, Mapping):
-        write_table(result, given.out, {
+        schema = write_batches(result.batches() if isinstance(result, Spool) else [result], given.out, {
             "command": "import", "format": words[0], "version": __version__, "options": asdict(options), "report": report,
             "files": [{"name": p.name, "sha256": _sha256(p)} for p in given.files],
         })
-        done = f"wrote {given.out}: {kind_of(result, str(given.out))}, {result.num_rows:,} rows"
+        done = f"wrote {given.out}: {kind_of(schema.empty_table(), str(given.out))}, {result.num_rows:,} rows"
     else:
         head = "".join(f"# {one_line(line, 500)}\n" for line in [f"Imported by harness-traces import {words[0]}.", *report])
         write_atomically(given.out, lambda temporary: temporary.write_text(head + _yaml(result), encoding="utf-8"))

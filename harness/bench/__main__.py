@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.bench.cells import cells
 from harness.bench.commands import commands
+from harness.bench.imports import imports
 from harness.bench.large import large
 from harness.bench.machine import machine
 from harness.bench.peers import peers
@@ -29,7 +30,7 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, placements, commands, cells, peers)
+SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, placements, commands, cells, imports, peers)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")

@@ -8,7 +8,7 @@ from harness.tables.arrays import read_array
 from harness.tables.blocks import TraceFile
 from harness.tables.checks import checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import TIME_COLUMN, cut
-from harness.tables.parquet import TableWriter, metadata_of, read_parquet, read_trace, write_atomically, write_table
+from harness.tables.parquet import TableWriter, metadata_of, read_parquet, read_trace, write_atomically, write_batches, write_table
 from harness.tables.sniff import one_line, seems
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "summary",
     "validate",
     "write_atomically",
+    "write_batches",
     "write_table",
 ]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,25 @@ class TableWriter:
             self._row_group()
         if self.file is not None:
             self.file.close()
+
+
+def write_batches(batches: Iterable[pa.Table], path: str | Path, metadata: Mapping[str, Any]) -> pa.Schema:
+    """``write_table`` for a trace that comes in tables (at least one), a row group each, one of which is in memory at a time.
+
+    The schema written.
+    """
+    packed = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
+    rest = iter(batches)
+    first = next(rest).replace_schema_metadata(packed)
+
+    def write(temporary: Path) -> None:
+        with pq.ParquetWriter(temporary, first.schema, compression="zstd", write_page_checksum=True) as writer:
+            writer.write_table(first)
+            for batch in rest:
+                writer.write_table(batch.replace_schema_metadata(packed))
+
+    write_atomically(path, write)
+    return first.schema
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
