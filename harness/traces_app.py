@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import file_digest
 from pathlib import Path
@@ -23,6 +23,7 @@ from harness.tables import (
     read_trace,
     validate,
     write_atomically,
+    write_pieces,
     write_table,
 )
 
@@ -103,16 +104,21 @@ def run_import(words: list[str]) -> int:
         field.name: value for field in listed(module.Options) if (value := getattr(given, f"option_{field.name}")) is not None
     })
     result, report = module.read(given.files, options)
-    if not isinstance(result, Mapping):
-        write_table(result, given.out, {
+    def origin() -> dict[str, Any]:
+        return {
             "command": "import", "format": words[0], "version": __version__, "options": asdict(options), "report": report,
             "files": [{"name": p.name, "sha256": _sha256(p)} for p in given.files],
-        })
-        done = f"wrote {given.out}: {kind_of(result, str(given.out))}, {result.num_rows:,} rows"
-    else:
+        }
+
+    if isinstance(result, Mapping):
         head = "".join(f"# {one_line(line, 500)}\n" for line in [f"Imported by harness-traces import {words[0]}.", *report])
         write_atomically(given.out, lambda temporary: temporary.write_text(head + _yaml(result), encoding="utf-8"))
         done = f"wrote {given.out}: a cluster; copy it to conf/cluster, or name it in --cluster"
+    elif isinstance(result, Iterator):
+        done = f"wrote {given.out}: requests, {write_pieces(result, given.out, origin):,} rows"
+    else:
+        write_table(result, given.out, origin())
+        done = f"wrote {given.out}: {kind_of(result, str(given.out))}, {result.num_rows:,} rows"
     print("\n".join([*report, done]))
     return 0
 

@@ -93,7 +93,7 @@ def test_every_reader_refuses_an_absent_file_and_other_files(name: str, tmp_path
 
 
 def test_an_unknown_format_is_said_with_what_is_known():
-    with pytest.raises(BadInput, match="unknown format 'phily', must be one of alibaba-openb, .*; did you mean philly"):
+    with pytest.raises(BadInput, match="unknown format 'phily', must be one of .*alibaba-openb, .*; did you mean philly"):
         reader("phily")
 
 

@@ -73,6 +73,13 @@ def to_utc(wall: np.ndarray, zone: str, report: list[str]) -> np.ndarray:
     A time that the clock shows twice in autumn is the first of the two, one that it skips in spring is moved behind the
     gap; both are counted in ``report``. Raises BadInput for an unknown zone.
     """
+    offset, twice, skipped = zone_offsets(wall, zone)
+    report.append(zone_report(zone, twice, skipped))
+    return wall - offset
+
+
+def zone_offsets(wall: np.ndarray, zone: str) -> tuple[np.ndarray, int, int]:
+    """Offset from UTC (s) of each wall-clock time, how many of them the clock showed twice, and how many it skipped."""
     try:
         clock = ZoneInfo(zone)
     except (OSError, ValueError, LookupError) as error:
@@ -83,10 +90,13 @@ def to_utc(wall: np.ndarray, zone: str, report: list[str]) -> np.ndarray:
         shown = _EPOCH + timedelta(seconds=int(q) * _QUARTER_S)
         first[i] = (shown.replace(tzinfo=clock).utcoffset() or timedelta()).total_seconds()
         second[i] = (shown.replace(tzinfo=clock, fold=1).utcoffset() or timedelta()).total_seconds()
-    twice, skipped = (first > second)[row_quarter].sum(), (first < second)[row_quarter].sum()
-    report.append(f"time zone: {zone}; {twice:,} times that the clock showed twice were read as the first, "
-                  f"{skipped:,} that it skipped were moved behind the gap")
-    return wall - first[row_quarter]
+    return first[row_quarter], int((first > second)[row_quarter].sum()), int((first < second)[row_quarter].sum())
+
+
+def zone_report(zone: str, twice: int, skipped: int) -> str:
+    """What became of the times that the clock of ``zone`` showed twice or skipped."""
+    return (f"time zone: {zone}; {twice:,} times that the clock showed twice were read as the first, "
+            f"{skipped:,} that it skipped were moved behind the gap")
 
 
 def iso(seconds: float, zone: str = "") -> str:

@@ -4,13 +4,15 @@ A trace that passes here needs no further checks downstream: every column of its
 without nulls where none may be, finite and within its bounds.
 """
 
-from harness.tables.checks import checked, fill_defaults, kind_of, rows_text, summary, validate
-from harness.tables.cut import TIME_COLUMN, cut
-from harness.tables.parquet import metadata_of, read_parquet, read_trace, write_atomically, write_table
+from harness.tables.checks import TIME_COLUMN, checked, fill_defaults, kind_of, rows_text, summary, validate
+from harness.tables.cut import cut
+from harness.tables.parquet import metadata_of, read_parquet, read_pieces, read_trace, write_atomically, write_pieces, write_table
+from harness.tables.runs import Runs
 from harness.tables.sniff import one_line, seems
 
 __all__ = [
     "TIME_COLUMN",
+    "Runs",
     "checked",
     "cut",
     "fill_defaults",
@@ -18,11 +20,13 @@ __all__ = [
     "metadata_of",
     "one_line",
     "read_parquet",
+    "read_pieces",
     "read_trace",
     "rows_text",
     "seems",
     "summary",
     "validate",
     "write_atomically",
+    "write_pieces",
     "write_table",
 ]

@@ -2,19 +2,23 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import BadInput
 from harness.schema import TRACES
-from harness.tables.checks import checked, kind_of
+from harness.tables.checks import TIME_COLUMN, checked, kind_of
 from harness.tables.sniff import one_line, read_head, seems
 
 METADATA_KEY = b"harness"
+GROUP_ROWS = 1 << 19
+"""Rows of a row group where a trace is written in pieces."""
 
 
 def read_trace(path: str | Path, kind: str | None = None) -> pa.Table:
@@ -63,6 +67,64 @@ def write_table(table: pa.Table, path: str | Path, metadata: Mapping[str, Any] |
     packed = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()} if metadata else None
     plain = table.replace_schema_metadata(packed)
     write_atomically(path, lambda temporary: pq.write_table(plain, temporary, compression="zstd", write_page_checksum=True))
+
+
+def write_pieces(pieces: Iterable[pa.Table], path: str | Path, metadata: Callable[[], Mapping[str, Any]]) -> int:
+    """Writes ``pieces`` (at least one, of one schema) below each other as ``write_table`` does, and returns the number of rows.
+
+    ``metadata`` is called when all pieces are written, so that it can hold what was counted on the way.
+    """
+    rows = 0
+
+    def write(temporary: Path) -> None:
+        nonlocal rows
+        groups = _grouped(pieces, GROUP_ROWS)
+        first = next(groups).replace_schema_metadata(None)
+        repeated = [field.name for field in first.schema if not field.name.endswith("_id")]
+        with pq.ParquetWriter(temporary, first.schema, compression="zstd", write_page_checksum=True, use_dictionary=repeated) as writer:
+            for group in chain([first], groups):
+                writer.write_table(group.replace_schema_metadata(None), row_group_size=GROUP_ROWS)
+                rows += group.num_rows
+            writer.add_key_value_metadata({METADATA_KEY.decode(): json.dumps(metadata(), sort_keys=True)})
+
+    write_atomically(path, write)
+    return rows
+
+
+def _grouped(pieces: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The pieces joined to tables of at least ``rows`` rows; the last may have fewer."""
+    held: list[pa.Table] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(p.num_rows for p in held) >= rows:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+def read_pieces(path: str | Path, kind: str) -> Iterator[pa.Table]:
+    """The trace in ``path`` as ``read_trace`` gives it, in tables of one row group each: a trace larger than the memory.
+
+    Raises BadInput as ``read_trace`` does, and when arrivals are not in order. Names are not compared across tables.
+    """
+    path = Path(path)
+    if not read_head(path).startswith(b"PAR1"):
+        read_parquet(path)
+    time, reached, rows = TIME_COLUMN[kind], -np.inf, 0
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups):
+                table = checked(file.read_row_group(group), TRACES[kind][1], f"{path} from row {rows} on")
+                times = np.concatenate([[reached], table[time].to_numpy()])
+                if (np.diff(times) < 0).any():
+                    row = rows + int(np.argmax(np.diff(times) < 0))
+                    raise BadInput(f"{path}: column {time}, row {row}: arrives before the row above, must be in order of arrival to be "
+                                   "read in pieces")
+                reached, rows = times[-1], rows + table.num_rows
+                yield table
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(f"{path}: truncated or corrupt Parquet file ({one_line(error)})") from error
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
