@@ -6,6 +6,7 @@ without nulls where none may be, finite and within its bounds.
 
 from harness.tables.checks import TIME_COLUMN, checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import cut
+from harness.tables.merge import merge, own_blocks
 from harness.tables.parquet import metadata_of, read_parquet, read_pieces, read_trace, write_atomically, write_pieces, write_table
 from harness.tables.runs import Runs
 from harness.tables.sniff import one_line, seems
@@ -17,8 +18,10 @@ __all__ = [
     "cut",
     "fill_defaults",
     "kind_of",
+    "merge",
     "metadata_of",
     "one_line",
+    "own_blocks",
     "read_parquet",
     "read_pieces",
     "read_trace",
