@@ -1,6 +1,6 @@
 """How alike two traces are: distances of their distributions, burstiness, autocorrelation, loads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,14 +72,27 @@ def _shares(column: pa.ChunkedArray) -> dict[Any, float]:
     return {v["values"].as_py() or "": v["counts"].as_py() / len(column) for v in pc.value_counts(column.combine_chunks())}
 
 
+def over_draws(found: Sequence[Mapping[str, Mapping[str, float | None]]]) -> dict[str, dict[str, float | None]]:
+    """Comparisons of one trace with several draws as one: the median of ``b`` with ``low`` and ``high``, and of the distance."""
+    result: dict[str, dict[str, float | None]] = {}
+    for name, first in found[0].items():
+        drawn = [value for one in found if (value := one[name]["b"]) is not None]
+        apart = [value for one in found if (value := one[name].get("distance")) is not None]
+        result[name] = {"a": first["a"], "b": float(np.median(drawn)) if drawn else None, "low": min(drawn, default=None),
+                        "high": max(drawn, default=None)} | ({"distance": float(np.median(apart))} if apart else {})
+    return result
+
+
 def comparison_text(found: Mapping[str, Mapping[str, float | None]], a: str, b: str) -> str:
     """The comparison as an aligned table under the names of the two traces."""
-    lines = [["", a, b, "b / a", "distance"]]
+    several = any("low" in values for values in found.values())
+    lines = [["", a, b, *(["low", "high"] if several else []), f"{b} / {a}" if several else "b / a", "distance"]]
     for name, values in found.items():
         first, second, apart = values["a"], values["b"], values.get("distance")
         ratio = f"{second / first:.3g}" if first and second is not None and not name.startswith("autocorrelation") else ""
-        lines.append([name, _number(first), _number(second), ratio, "" if apart is None else f"{apart:.3f}"])
-    widths = [max(len(line[i]) for line in lines) for i in range(5)]
+        ends = [_number(values["low"]), _number(values["high"])] if several else []
+        lines.append([name, _number(first), _number(second), *ends, ratio, "" if apart is None else f"{apart:.3f}"])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
                      .rstrip() for line in lines)
 

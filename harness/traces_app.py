@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from harness import __version__
 from harness.errors import BadInput
 from harness.schema import TRACES
-from harness.tables import kind_of, one_line, read_parquet, read_trace, validate, write_atomically, write_pieces, write_table
+from harness.tables import kind_of, one_line, read_parquet, read_trace, validate, write_atomically, write_batches
 from harness.traces_command import Parser, first_line, load_cluster, refuse_overwriting, sha256, yaml_text
 from harness.traces_fit import run_compare, run_fit, run_generate
 from harness.traces_shape import run_merge, run_scale, run_slice
@@ -54,6 +54,7 @@ def run_import(words: list[str]) -> int:
     """Turns public files of one format into a trace, or a node list into a cluster."""
     from harness.readers import format_names, reader
     from harness.readers._options import listed, parse
+    from harness.readers._spool import Spool
 
     usage = "harness-traces import FORMAT FILE... -o OUT [--option value]"
     if words[:1] in (["-h"], ["--help"]):
@@ -78,21 +79,16 @@ def run_import(words: list[str]) -> int:
         field.name: value for field in listed(module.Options) if (value := getattr(given, f"option_{field.name}")) is not None
     })
     result, report = module.read(given.files, options)
-    def origin() -> dict[str, Any]:
-        return {
+    if not isinstance(result, Mapping):
+        schema = write_batches(result.batches() if isinstance(result, Spool) else [result], given.out, {
             "command": "import", "format": words[0], "version": __version__, "options": asdict(options), "report": report,
             "files": [{"name": p.name, "sha256": sha256(p)} for p in given.files],
-        }
-
-    if isinstance(result, Mapping):
+        })
+        done = f"wrote {given.out}: {kind_of(schema.empty_table(), str(given.out))}, {result.num_rows:,} rows"
+    else:
         head = "".join(f"# {one_line(line, 500)}\n" for line in [f"Imported by harness-traces import {words[0]}.", *report])
         write_atomically(given.out, lambda temporary: temporary.write_text(head + yaml_text(result), encoding="utf-8"))
         done = f"wrote {given.out}: a cluster; copy it to conf/cluster, or name it in --cluster"
-    elif isinstance(result, Iterator):
-        done = f"wrote {given.out}: requests, {write_pieces(result, given.out, origin):,} rows"
-    else:
-        write_table(result, given.out, origin())
-        done = f"wrote {given.out}: {kind_of(result, str(given.out))}, {result.num_rows:,} rows"
     print("\n".join([*report, done]))
     return 0
 

@@ -53,7 +53,8 @@ def section(name: str, group: str, what: str, more: Sequence[str]) -> Mapping[st
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: is not YAML ({one_line(error)})") from error
     if not isinstance(section, Mapping):
-        raise BadInput(f"{path}: must be a mapping with the keys of a {group}, such as {'name and groups' if group == 'cluster' else 'generator'}")
+        keys = "name and groups" if group == "cluster" else "generator"
+        raise BadInput(f"{path}: must be a mapping with the keys of a {group}, such as {keys}")
     return section
 
 

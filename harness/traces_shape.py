@@ -42,13 +42,13 @@ def run_slice(words: list[str]) -> int:
 def run_merge(words: list[str]) -> int:
     """Puts several traces of one kind into one, sorted by arrival."""
     parser = Parser("merge", f"{first_line(run_merge)}\n\n"
-                    "NAME is the file's name up to its first dot. Jobs and requests are renamed NAME/ID, always; the tenant (jobs) or service\n"
-                    "becomes NAME/what it was, or NAME when it was empty. Prefix blocks of different traces never match.")
+                    "NAME is the file's name up to its first dot. Jobs and requests are renamed NAME/ID, always; the tenant (jobs) or\n"
+                    "service becomes NAME/what it was, or NAME when it was empty. Prefix blocks of different traces never match.")
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path)
     parser.add_argument("--names", help="NAMEs instead, in the order of the files, separated by commas")
     parser.add_argument("--clock", choices=("shared", "start", "calendar"), default="shared",
-                        help="shared: times stay as they are; start: each trace's first arrival is at 0; calendar: by the date of time 0 that "
-                        "each trace carries, the earliest at 0 (default: shared)")
+                        help="shared: times stay as they are; start: each trace's first arrival is at 0; calendar: by the date of time 0 "
+                        "that each trace carries, the earliest at 0 (default: shared)")
     parser.add_argument("-o", "--out", required=True, type=Path, help="file to write")
     given = parser.parse_intermixed_args(words)
     refuse_overwriting(given.files, given.out)
@@ -92,8 +92,8 @@ def run_scale(words: list[str]) -> int:
     parser.add_argument("--load", type=float, default=1.0, help="times as much load (default: 1)")
     parser.add_argument("--jitter", type=float, default=3600.0, help="a copy arrives up to that much later than its original, in s, "
                         "wrapping around at the end (default: 3600)")
-    parser.add_argument("--squeeze-clock", type=float, default=1.0, metavar="F", help="divide the times between arrivals by F, and the length "
-                        "of day and night with them; durations stay (default: 1)")
+    parser.add_argument("--squeeze-clock", type=float, default=1.0, metavar="F", help="divide the times between arrivals by F, and the "
+                        "length of day and night with them; durations stay (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
     parser.add_argument("-o", "--out", required=True, type=Path, help="file to write")
     given = parser.parse_intermixed_args(words)

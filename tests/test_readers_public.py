@@ -8,27 +8,11 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
-from harness.readers import reader
+from reader_helpers import column, counted, run, sound
+
 from harness.schema import JOBS
 from harness.tables import validate
 from harness.topology import build, parse
-
-
-def run(form: str, /, *paths: Path, **options):
-    """What the reader of the format ``form`` makes of ``paths``."""
-    module = reader(form)
-    return module.read(list(paths), module.Options(**options))
-
-
-def column(table: pa.Table, name: str) -> list:
-    return table[name].to_pylist()
-
-
-def counted(report: list[str], words: str) -> str:
-    """The only line of ``report`` that has ``words``."""
-    found = [line for line in report if words in line]
-    assert len(found) == 1, report
-    return found[0]
 
 
 def lower(values: np.ndarray, *shares: float) -> list[float]:

@@ -280,8 +280,8 @@ def test_a_composition_sets_known_parameters(name: str):
 
 def imported(name: str, source: Path, folder: Path) -> dict[str, Any]:
     reader = readers.reader(name)
-    table, _ = reader.read([source], reader.Options())
-    write_table(table, folder / "t.parquet")
+    spool, _ = reader.read([source], reader.Options())
+    write_table(spool.table(), folder / "t.parquet")
     return {"path": str(folder / "t.parquet")}
 
 

@@ -4,14 +4,14 @@ A reader is a module with
 
 - a docstring whose first line names the format, and which states the rule for each of its oddities;
 - a frozen dataclass ``Options`` with a default and a help text for each field (``harness.readers._options.option``);
-- ``read(paths, options) -> (result, report)``: the result is a trace in the contract's schema (``pa.Table``; or, when it is too large
-  to be held, an iterator of such tables, in order), or a cluster (a mapping, written as YAML for ``cluster=``); the report says line
-  by line what was repaired, dropped or assumed, with counts, and is complete when the last table of a result is read.
+- ``read(paths, options) -> (result, report)``: the result is a trace in the contract's schema (``pa.Table``, or a ``Spool`` that gives
+  it out in batches), or a cluster (a mapping, written as YAML for ``cluster=``); the report says line by line what was repaired,
+  dropped or assumed, with counts.
 
 The module ``alibaba_openb`` is the format ``alibaba-openb``; a module whose name begins with ``_`` is no format.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from harness.errors import BadInput
+from harness.readers._spool import Spool
 
 
 class Reader(Protocol):
@@ -28,7 +29,7 @@ class Reader(Protocol):
 
     Options: type[Any]
 
-    def read(self, paths: Sequence[Path], options: Any) -> tuple[pa.Table | Iterator[pa.Table] | Mapping[str, Any], list[str]]: ...
+    def read(self, paths: Sequence[Path], options: Any) -> tuple[pa.Table | Spool | Mapping[str, Any], list[str]]: ...
 
 
 def formats() -> dict[str, Reader]:

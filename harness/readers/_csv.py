@@ -1,145 +1,192 @@
-"""CSV as it is found in the wild: compressed, with a BOM, columns in any order, or something else altogether."""
+"""CSV as it is found in the wild: compressed, with a BOM, columns in any order, or something else altogether. In chunks of rows."""
 
-import bz2
-import codecs
 import csv
-import gzip
-import lzma
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
+from harness.readers._stream import TextStream
 from harness.tables import one_line, rows_text
-from harness.tables.sniff import BOM, HEAD_BYTES, compression, read_head, seems
 
-_OPENERS = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open}
-_TEXT = "text that begins"
-PIECE_BYTES = 1 << 24
+CHUNK_BYTES = 1 << 24
+HEADER_BYTES = 1 << 16
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of ``path``, unpacked when its first bytes say gzip, bz2, xz or zstd.
+class Dialect(NamedTuple):
+    """How rows are written. ``names`` are those of a file without header; ``edit`` changes its lines first."""
 
-    Raises BadInput when it is absent, empty or a broken archive.
+    expected: str = "CSV"
+    separator: str = ","
+    quote: str | bool = '"'
+    names: tuple[str, ...] = ()
+    edit: Callable[[bytes], bytes] | None = None
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows of a file: the columns asked for that it has, by name and typed (an empty field is null).
+
+    ``first`` is the number of the first row in its file and ``number`` in all files; ``source`` names the file in errors.
     """
-    kind = compression(read_head(path))
-    try:
-        if kind is None:
-            return path.read_bytes()
-        if kind == "zstd":
-            with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
-                return stream.read()
-        with _OPENERS[kind](path, "rb") as file:
-            return file.read()
-    except (OSError, EOFError, lzma.LZMAError, pa.ArrowException, ValueError) as error:
-        what = f"truncated or corrupt {kind} file" if kind else "cannot be read"
-        raise BadInput(f"{path}: {what} ({one_line(error)})") from error
+
+    table: pa.Table
+    path: Path
+    source: str
+    first: int
+    number: int
+    ignored: tuple[str, ...]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.table.column_names
+
+    @property
+    def rows(self) -> int:
+        return self.table.num_rows
+
+
+CSV = Dialect()
+
+
+def read_chunks(paths: Sequence[Path], columns: Mapping[str, pa.DataType], required: tuple[str, ...],
+                dialect: Dialect = CSV) -> Iterator[Chunk]:
+    """The rows of all files in turn, about CHUNK_BYTES of text at a time.
+
+    Raises BadInput when a file is no CSV, lacks one of ``required``, or has a row of the wrong length or a field of the wrong type.
+    """
+    number = 0
+    for path in paths:
+        header = _header(path, dialect)
+        taken = _taken(path, header, columns, required)
+        ignored = tuple(name for name in header if name not in columns)
+        first = 0
+        for table in _tables(path, taken, dialect):
+            source = f"{path}, counted from row {first}" if first else str(path)
+            yield Chunk(table, path, source, first, number, ignored)
+            first += table.num_rows
+            number += table.num_rows
+        if not first:
+            raise BadInput(f"{path}: has a header but no rows")
 
 
 def read_csv(path: Path, columns: Mapping[str, pa.DataType], required: tuple[str, ...]) -> tuple[pa.Table, list[str]]:
-    """The ``columns`` that ``path`` has, by name and typed (an empty field is null), and the names of those it has beyond them.
+    """All rows of ``path`` as ``read_chunks`` gives them, and the names of the columns it has beyond ``columns``."""
+    chunks = list(read_chunks([path], columns, required))
+    return pa.concat_tables([chunk.table for chunk in chunks]), list(chunks[0].ignored)
 
-    Raises BadInput when the file is no CSV, lacks one of ``required``, or has a row of the wrong length or a field of the
-    wrong type.
-    """
-    from pyarrow import csv as arrow_csv
 
-    data = read_bytes(path)
-    _refuse_other(path, data[:HEAD_BYTES])
-    _require_utf8(path, data)
-    data = data.removeprefix(BOM)
-    header = _header(path, data)
+def header_of(path: Path) -> list[str]:
+    """The names in the first line of a CSV file. Raises BadInput when it is none."""
+    return _header(path, CSV)
+
+
+def _header(path: Path, dialect: Dialect) -> list[str]:
+    stream = TextStream(path, dialect.expected, dialect.edit)
+    line = stream.read(HEADER_BYTES).partition(b"\n")[0]
+    stream.close()
+    if dialect.names:
+        return list(dialect.names)
+    try:
+        words = line.decode("utf-8").rstrip("\r")
+        return next(csv.reader([words], delimiter=dialect.separator), []) if dialect.quote else words.split(dialect.separator)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path}: the header is not {dialect.expected} ({one_line(error, 100)})") from error
+
+
+def _taken(path: Path, header: list[str], columns: Mapping[str, pa.DataType], required: tuple[str, ...]) -> dict[str, pa.DataType]:
+    """The columns to read. Raises BadInput when one is missing or there twice."""
     missing = [name for name in required if name not in header]
     if missing:
         found = one_line(", ".join(header), 120)
         others = ", ".join(name for name in columns if name not in required)
         raise BadInput(f"{path}: columns missing: {', '.join(missing)}; must have {', '.join(required)}"
-                       f"{f' (and may have {others})' if others else ''}; found {found}{_separator_hint(header)}")
+                       f"{f' (and may have {others})' if others else ''}; found {found}{_hint(header)}")
     taken = {name: kind for name, kind in columns.items() if name in header}
     twice = [name for name in taken if header.count(name) > 1]
     if twice:
         raise BadInput(f"{path}: column {twice[0]}: there {header.count(twice[0])} times, must be there once")
+    return taken
+
+
+def _tables(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect) -> Iterator[pa.Table]:
     bad_rows: list[str] = []
-
-    def remember(row: arrow_csv.InvalidRow) -> str:
-        at = f"row {row.number - 2}: " if row.number else ""
-        bad_rows.append(f"{at}{row.actual_columns} fields, must be {row.expected_columns}: {one_line(row.text, 60)}")
-        return "error"
-
-    def parse(types: Mapping[str, pa.DataType]) -> pa.Table:
-        return arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(use_threads=False),
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=remember),
-            convert_options=arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[""],
-                                                     strings_can_be_null=True, quoted_strings_can_be_null=True),
-        )
-
     try:
-        table = parse(taken)
+        yield from _parsed(path, types, dialect, bad_rows)
     except pa.ArrowException as error:
         if bad_rows:
             raise BadInput(f"{path}: {bad_rows[0]}") from error
-        raise BadInput(_why(path, parse, taken, error)) from error
-    if table.num_rows == 0:
-        raise BadInput(f"{path}: has a header but no rows")
-    return table, [name for name in header if name not in columns]
+        raise BadInput(_why(path, types, dialect, error)) from error
 
 
-def _refuse_other(path: Path, head: bytes) -> None:
-    """Raises BadInput when ``head`` does not look like delimited text."""
-    what = seems(head)
-    if not what.startswith(_TEXT):
-        raise BadInput(f"{path}: must be CSV, but seems to be {what}")
+def _parsed(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect, bad_rows: list[str]) -> Iterator[pa.Table]:
+    from pyarrow import csv as arrow_csv
 
+    begin = 1 if dialect.names else 2
 
-def _require_utf8(path: Path, data: bytes) -> None:
-    """Raises BadInput with the first line that is not UTF-8. In pieces: the text is not needed."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(data), PIECE_BYTES):
-        piece = data[start:start + PIECE_BYTES]
-        try:
-            decoder.decode(piece, final=start + PIECE_BYTES >= len(data))
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, start) + piece.count(b"\n", 0, max(error.start, 0)) + 1
-            raise BadInput(f"{path}: line {line} is not text in UTF-8 (Latin-1 or a damaged file?), save it as UTF-8") from error
+    def remember(row: Any) -> str:
+        at = f"row {row.number - begin}: " if row.number else ""
+        bad_rows.append(f"{at}{row.actual_columns} fields, must be {row.expected_columns}: {one_line(row.text, 60)}")
+        return "error"
 
-
-def _header(path: Path, data: bytes) -> list[str]:
-    end = data.find(b"\n")
-    line = data if end < 0 else data[:end]
+    stream = TextStream(path, dialect.expected, dialect.edit)
     try:
-        return next(csv.reader([line.decode("utf-8").rstrip("\r")]), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: the header is not CSV ({one_line(error, 100)})") from error
+        reader = arrow_csv.open_csv(
+            pa.PythonFile(stream, mode="r"),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=CHUNK_BYTES, column_names=list(dialect.names) or None),
+            parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, quote_char=dialect.quote,
+                                                 newlines_in_values=bool(dialect.quote), invalid_row_handler=remember),
+            convert_options=arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[""],
+                                                     strings_can_be_null=True, quoted_strings_can_be_null=True),
+        )
+        for batch in reader:
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
+    finally:
+        stream.close()
 
 
-def _separator_hint(header: list[str]) -> str:
+def _hint(header: list[str]) -> str:
+    """What else the file may be, by its header."""
     line = ",".join(header)
     for sign, name in (("\t", "tabs"), (";", "semicolons"), ("|", "vertical bars")):
         if len(header) == 1 and sign in line:
             return f" (separated by {name}, must be commas)"
+    if len(header) == 1 and "," in line:
+        return " (separated by commas)"
+    from harness.readers import format_names
+
+    for name in format_names():
+        needs = getattr(import_module(f"harness.readers.{name.replace('-', '_')}"), "REQUIRED", ())
+        if len(needs) > 2 and set(needs) <= set(header):
+            return f" (these are columns of the format {name})"
+    if header and all(word.replace(".", "").replace("-", "").isdigit() for word in header if word):
+        return " (the first line is numbers: is the header missing?)"
     return ""
 
 
-def _why(path: Path, parse, types: Mapping[str, pa.DataType], error: Exception) -> str:
+def _why(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect, error: Exception) -> str:
     """The column, rows and value that made typed parsing fail, found by parsing everything as text."""
+    bad_rows: list[str] = []
+    masks: dict[str, list[np.ndarray]] = {name: [] for name in types}
+    first: dict[str, str] = {}
     try:
-        text = parse({name: pa.string() for name in types})
+        for text in _parsed(path, {name: pa.string() for name in types}, dialect, bad_rows):
+            for name, kind in types.items():
+                words = pc.unique(text[name])
+                bad = pc.is_in(text[name], words.filter(pa.array([not _readable(word, kind) for word in words.to_pylist()]))).to_numpy()
+                masks[name].append(bad)
+                if bad.any():
+                    first.setdefault(name, text[name][int(np.argmax(bad))].as_py())
     except pa.ArrowException:
-        return f"{path}: is not CSV ({one_line(error)})"
-    for name, kind in types.items():
-        bad = np.array([not _readable(value, kind) for value in pc.unique(text[name]).to_pylist()])
-        if bad.any():
-            values = pc.unique(text[name]).filter(pa.array(bad))
-            rows = pc.is_in(text[name], values).to_numpy()
-            first = text[name][int(np.argmax(rows))].as_py()
-            return f"{path}: column {name}, {rows_text(rows)}: '{one_line(first, 40)}' must be {_words(kind)}"
-    return f"{path}: is not CSV ({one_line(error)})"
+        return f"{path}: {bad_rows[0]}" if bad_rows else f"{path}: is not {dialect.expected} ({one_line(error)})"
+    for name in first:
+        right = "a time such as 2017-10-09 07:01:55" if pa.types.is_timestamp(types[name]) else "a number"
+        return f"{path}: column {name}, {rows_text(np.concatenate(masks[name]))}: '{one_line(first[name], 40)}' must be {right}"
+    return f"{path}: is not {dialect.expected} ({one_line(error)})"
 
 
 def _readable(value: str | None, kind: pa.DataType) -> bool:
@@ -148,7 +195,3 @@ def _readable(value: str | None, kind: pa.DataType) -> bool:
     except pa.ArrowException:
         return False
     return True
-
-
-def _words(kind: pa.DataType) -> str:
-    return "a time such as 2017-10-09 07:01:55" if pa.types.is_timestamp(kind) else "a number"

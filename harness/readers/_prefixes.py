@@ -1,6 +1,6 @@
 """Request traces with prefix blocks as JSON lines: what mooncake and qwen-bailian share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
+from harness.readers._json_lines import read_json_lines
 from harness.readers._options import option
-from harness.readers._pieces import json_pieces
-from harness.readers._requests import HASHES_PER_FILE, RequestOptions, nanoseconds, numbered_rows, whole
-from harness.readers._rules import bare_name
-from harness.tables import one_line
+from harness.readers._requests import RequestOptions, RequestRows, tokens
+from harness.readers._rules import Tally, bare_name, numbers
+from harness.readers._spool import Spool
+
+HASHES_PER_FILE = 1 << 40
+"""Prefix hashes of file k are shifted by k times this, because ids of different files mean different blocks."""
 
 FIELDS = {"timestamp": pa.float64(), "input_length": pa.float64(), "output_length": pa.float64(), "hash_ids": pa.list_(pa.int64())}
 REQUIRED = ("timestamp", "input_length", "output_length")
@@ -28,53 +31,45 @@ class PrefixOptions(RequestOptions):
     seed: int = option(0, "seed of ticks=spread")
 
 
-def prefix_pieces(paths: Sequence[Path], options: PrefixOptions, report: list[str], unit_s: float, block_tokens: int,
-                  carried: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
-    """Pieces for ``request_trace``: times in units of ``unit_s``, hashes shifted for each file but the first.
+def prefix_requests(paths: Sequence[Path], options: PrefixOptions, prefix: str, unit_s: float, block_tokens: int,
+                    carried: Mapping[str, pa.DataType]) -> tuple[Spool, list[str]]:
+    """Requests, their times in units of ``unit_s`` and their hashes shifted for each file but the first, and the report.
 
     ``carried`` are further fields, kept by name. Raises BadInput for a negative time or hash.
     """
     if not options.tick_s > 0 or options.seed < 0:
         raise BadInput(f"--tick_s {options.tick_s:g} --seed {options.seed}: must be > 0 and >= 0")
+    tally = Tally()
     random = np.random.Generator(np.random.PCG64(options.seed))
-    rows, odd = 0, 0
-    for number, path in enumerate(paths):
-        before = rows
-        service = bare_name(path) if options.service == "auto" else options.service
-        for piece in json_pieces(path, FIELDS | dict(carried), REQUIRED):
-            at = rows - before
-            times = piece["timestamp"].to_numpy() * unit_s
-            if not (times >= 0).all():
-                row = at + int(np.argmax(~(times >= 0)))
-                raise BadInput(f"{path}: row {row}: timestamp {one_line(piece['timestamp'][row - at])}, must be a number >= 0")
-            if options.ticks == "spread":
-                times = times + random.random(len(times)) * options.tick_s
-            prompt = whole(piece, "input_length", path, at)
-            hashes, lengths = _hashes(piece["hash_ids"], number, path, at)
-            odd += int(((lengths >= 0) & (lengths != -(-prompt // block_tokens))).sum())
-            yield pa.table({
-                "time_ns": nanoseconds(times), "row": numbered_rows(piece, rows), "prompt_tokens": prompt,
-                "output_tokens": whole(piece, "output_length", path, at), "service": pa.repeat(service, piece.num_rows),
-                "prefix_hashes": hashes, **{name: piece[name] for name in carried},
-            })
-            rows += piece.num_rows
-        report.append(f"{path.name}: {rows - before:,} rows, service {service}")
-    report.append(f"prefix blocks of {block_tokens} tokens; not ceil(prompt / {block_tokens}) of them in {odd:,} rows")
+    rows = RequestRows(paths, tally, options, prefix)
+    for chunk in read_json_lines(paths, FIELDS | dict(carried), REQUIRED):
+        tally.file(chunk)
+        service = bare_name(chunk.path) if options.service == "auto" else options.service
+        times = numbers(chunk.table, "timestamp", chunk.source, low=0) * unit_s
+        if options.ticks == "spread":
+            times = times + random.random(len(times)) * options.tick_s
+        prompt = tokens(chunk, "input_length")
+        hashes, lengths = _hashes(chunk.table["hash_ids"], list(paths).index(chunk.path), chunk.source)
+        tally.add(f"prefix blocks of {block_tokens} tokens; not ceil(prompt / {block_tokens}) of them in {{:,}} rows",
+                  ((lengths >= 0) & (lengths != -(-prompt // block_tokens))).sum(), always=True)
+        rows.add(chunk.number, chunk.source, {
+            "arrival_time": times, "prompt_tokens": prompt, "output_tokens": tokens(chunk, "output_length"),
+            "service": pa.repeat(service, chunk.rows), "prefix_hashes": hashes, **{name: chunk.table[name] for name in carried},
+        })
     if len(paths) > 1:
-        report.append("hash ids mean something in their own file only: those of each further file were shifted, so that none are equal")
+        tally.say("hash ids mean something in their own file only: those of each further file were shifted, so that none are equal")
     if options.ticks == "spread":
-        report.append(f"arrivals spread uniformly over the {options.tick_s:g} s behind them, seed {options.seed}")
+        tally.say(f"arrivals spread uniformly over the {options.tick_s:g} s behind them, seed {options.seed}")
+    return rows.done(), tally.lines()
 
 
-def _hashes(column: pa.ChunkedArray, number: int, path: Path, before: int) -> tuple[pa.Array, np.ndarray]:
+def _hashes(column: pa.ChunkedArray, number: int, source: str) -> tuple[pa.Array, np.ndarray]:
     """The hashes shifted for file ``number``, and how many each row has (-1 for null)."""
     lists = column.combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
     flat = lists.flatten()
     if flat.null_count or (len(flat) and not 0 <= pc.min(flat).as_py() <= pc.max(flat).as_py() < HASHES_PER_FILE):
-        raise BadInput(f"{path}: hash_ids from row {before} on: must be whole numbers from 0 to {HASHES_PER_FILE - 1}")
+        raise BadInput(f"{source}: hash_ids must be whole numbers from 0 to {HASHES_PER_FILE - 1}")
     lengths = pc.fill_null(pc.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(lengths, 0))]).astype(np.int32)
-    shifted = pc.add(flat, number * HASHES_PER_FILE)
-    mask = pc.is_null(lists)
-    return pa.ListArray.from_arrays(pa.array(offsets), shifted, mask=mask if lists.null_count else None), lengths
+    mask = lists.is_null() if lists.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), pc.add(flat, number * HASHES_PER_FILE), mask=mask), lengths

@@ -1,32 +1,68 @@
-"""Rules that readers share: numbers from columns, runs without length, repeated rows, wall clocks."""
+"""Rules that readers of jobs share: numbers from columns, runs without length, gangs; and the report that counts them."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
-from harness.schema import Table
-from harness.tables import checked, one_line, rows_text
+from harness.readers._csv import Chunk
+from harness.tables import rows_text
 
 NONPOSITIVE = ("drop", "raise_to_1s", "refuse")
 NONPOSITIVE_HELP = "runs of zero or negative length: drop them, raise_to_1s, or refuse the file"
-_QUARTER_S = 900
-_EPOCH = datetime(1970, 1, 1)
+DUPLICATES = ("keep", "drop")
+DUPLICATES_HELP = "exact repetitions of a row"
+DONE = {"keep": "kept", "drop": "dropped"}
+INT16 = np.iinfo(np.int16).max
 
 
-def numbers(table: pa.Table, name: str, source: str, low: float = -np.inf, high: float = np.inf,
-            whole: bool = False) -> np.ndarray:
-    """Column ``name`` as f64 (rows,). Raises BadInput for a null, a value outside [low, high] or, when ``whole``, a fraction."""
+class Tally:
+    """The report of an import: lines in the order in which they first came up, with counts summed over all chunks."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[float]] = {}
+
+    def say(self, line: str) -> None:
+        """Adds ``line`` unless it is there."""
+        self._counts.setdefault(line.replace("{", "{{").replace("}", "}}"), [])
+
+    def add(self, template: str, *counts: float, always: bool = False) -> None:
+        """Adds ``counts`` to those of the line ``template`` (fields as ``{:,}``); left out while all are 0 unless ``always``."""
+        if always or any(counts) or template in self._counts:
+            before = self._counts.get(template, [0] * len(counts))
+            self._counts[template] = [a + int(b) for a, b in zip(before, counts, strict=True)]
+
+    def file(self, chunk: Chunk) -> None:
+        """Counts the rows of a chunk, and names the columns that its file has beyond the format."""
+        self.rows(chunk.path, chunk.rows)
+        if chunk.ignored:
+            self.say(f"columns ignored: {', '.join(chunk.ignored)}")
+
+    def rows(self, path: Path, count: int, what: str = "rows") -> None:
+        """Counts the rows of a file."""
+        self.add(f"{path.name.replace('{', '{{').replace('}', '}}')}: {{:,}} {what}", count, always=True)
+
+    def lines(self) -> list[str]:
+        return [template.format(*counts) for template, counts in self._counts.items()]
+
+
+def numbers(table: pa.Table, name: str, source: str, low: float = -np.inf, high: float = np.inf, whole: bool = False,
+            empty: float | None = None) -> np.ndarray:
+    """Column ``name`` as f64 (rows,), nulls as ``empty``.
+
+    Raises BadInput for a null without ``empty``, a value outside [low, high] or, when ``whole``, a fraction.
+    """
     values = pc.fill_null(table[name], np.nan).to_numpy()
+    null = table[name].is_null().to_numpy()
     bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
     if whole:
         bad |= np.isfinite(values) & (values != np.floor(values))
+    if empty is not None:
+        bad &= ~null
+        values = np.where(null, empty, values)
     if bad.any():
         found = table[name][int(np.argmax(bad))].as_py()
         bounds = [f">= {low:g}"] if low > -np.inf else []
@@ -36,90 +72,101 @@ def numbers(table: pa.Table, name: str, source: str, low: float = -np.inf, high:
     return values
 
 
-def positive_runs(duration: np.ndarray, rule: str, source: str, report: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Durations (s) after ``rule`` (one of NONPOSITIVE) and the mask of the rows to keep; counted in ``report``."""
+def named(table: pa.Table, name: str, source: str, what: str) -> pa.ChunkedArray:
+    """Column ``name``. Raises BadInput where it is empty."""
+    empty = table[name].is_null().to_numpy()
+    if empty.any():
+        raise BadInput(f"{source}: column {name}, {rows_text(empty)}: empty, must be {what}")
+    return table[name]
+
+
+def words(table: pa.Table, name: str) -> pa.Array:
+    """Column ``name`` as text, empty where it is null or missing."""
+    if name not in table.column_names:
+        return pa.repeat("", table.num_rows)
+    return table[name].combine_chunks().fill_null("")
+
+
+def positive_runs(duration: np.ndarray, rule: str, source: str, tally: Tally) -> tuple[np.ndarray, np.ndarray]:
+    """Durations (s) after ``rule`` (one of NONPOSITIVE) and the mask of the rows to keep; counted in ``tally``."""
     bad = ~(duration > 0)
     if not bad.any():
         return duration, ~bad
     if rule == "refuse":
         raise BadInput(f"{source}: {rows_text(bad)}: runs for {duration[int(np.argmax(bad))]:g} s, must be > 0 "
                        "(--nonpositive drop leaves such rows out)")
-    done = "dropped" if rule == "drop" else "raised to 1 s"
-    report.append(f"runs of zero or negative length: {bad.sum():,} {done}")
+    tally.add(f"runs of zero or negative length: {{:,}} {'dropped' if rule == 'drop' else 'raised to 1 s'}", bad.sum())
     return np.where(bad, 1.0, duration), ~bad if rule == "drop" else np.ones(len(bad), bool)
 
 
-def repeated_rows(table: pa.Table) -> np.ndarray:
-    """Bool (rows,): rows that equal an earlier one in every column."""
-    codes = np.zeros(table.num_rows, np.int64)
-    for column in table.columns:
-        coded = column.combine_chunks().dictionary_encode("encode")
-        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-        pair = codes * (len(coded.dictionary) + 1) + coded.indices.to_numpy(zero_copy_only=False)
-        codes = np.unique(pair, return_inverse=True)[1].astype(np.int64)
-    first = np.zeros(table.num_rows, bool)
-    first[np.unique(codes, return_index=True)[1]] = True
-    return ~first
+class Latest:
+    """Remembers the rows that end last of all: what a trace shows of them was cut off with it."""
+
+    def __init__(self) -> None:
+        self.instant = -np.inf
+        self._rows: list[np.ndarray] = []
+
+    def see(self, ends: np.ndarray, number: int) -> None:
+        """Looks at the ``ends`` of further rows, NaN for none, the first of which has the ``number``."""
+        last = np.nanmax(ends, initial=-np.inf)
+        if last > self.instant:
+            self.instant, self._rows = last, []
+        self._rows.append(number + np.flatnonzero(ends == self.instant))
+
+    def settle(self, what: str, keep: bool, tally: Tally) -> np.ndarray:
+        """Counts them; the numbers of those to leave out."""
+        rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
+        if len(rows):
+            tally.add(f"censored: {{:,}} {what} at the last instant, {self.instant:.0f} s; {'kept' if keep else 'dropped'}", len(rows))
+        return rows[:0] if keep else rows
 
 
-def seconds_of(times: pa.ChunkedArray) -> np.ndarray:
-    """Wall-clock timestamps as f64 seconds since 1970 on that clock."""
-    return times.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy() / 1e6
+def gangs(gpus: np.ndarray, keep: np.ndarray, most: int, tally: Tally, what: str = "GPUs") -> tuple[np.ndarray, np.ndarray]:
+    """Instances and GPUs (or ``what`` else) of each of them, i8 (rows,), for jobs of ``gpus`` GPUs on servers with ``most``."""
+    instances = np.maximum(np.ceil(gpus / most), 1).astype(np.int64)
+    each = np.ceil(gpus / instances).astype(np.int64)
+    large, more = keep & (gpus > most), keep & (instances * each > gpus)
+    tally.add(f"jobs of more than {most} {what}: {{:,}} became gangs of at most {most} {what} for each instance; {{:,}} of them were "
+              f"rounded up, by {{:,}} {what} in all", large.sum(), more.sum(), (instances * each - gpus)[more].sum())
+    return instances, each
 
 
-def to_utc(wall: np.ndarray, zone: str, report: list[str]) -> np.ndarray:
-    """UTC seconds (rows,) of wall-clock seconds in the time zone ``zone`` (an IANA name).
-
-    A time that the clock shows twice in autumn is the first of the two, one that it skips in spring is moved behind the
-    gap; both are counted in ``report``. Raises BadInput for an unknown zone.
-    """
-    offset, twice, skipped = zone_offsets(wall, zone)
-    report.append(zone_report(zone, twice, skipped))
-    return wall - offset
+def shared_out(total: np.ndarray, instances: np.ndarray, what: str, tally: Tally) -> np.ndarray:
+    """``total`` of each job over its ``instances``, rounded up to whole ones, i8 (rows,); uneven ones are counted."""
+    each = np.ceil(total / instances)
+    tally.add(f"{what} that do not divide evenly over the instances of a job: {{:,}} jobs rounded up", (each * instances > total).sum())
+    return each.astype(np.int64)
 
 
-def zone_offsets(wall: np.ndarray, zone: str) -> tuple[np.ndarray, int, int]:
-    """Offset from UTC (s) of each wall-clock time, how many of them the clock showed twice, and how many it skipped."""
+def by_word(column: pa.Array | pa.ChunkedArray, values: Mapping[str, object], default: object) -> pa.Array:
+    """``values`` of the words of ``column``, ``default`` for the others."""
+    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    coded = flat.dictionary_encode("encode")
+    return pa.array([values.get(word, default) for word in coded.dictionary.to_pylist()]).take(coded.indices)
+
+
+def pairs(option: str, given: str) -> dict[str, str]:
+    """``A=1,B=2`` as a mapping. Raises BadInput for anything else."""
     try:
-        clock = ZoneInfo(zone)
-    except (OSError, ValueError, LookupError) as error:
-        raise BadInput(f"--tz {one_line(zone, 60)}: unknown time zone, must be an IANA name, as America/Los_Angeles") from error
-    quarter, row_quarter = np.unique(np.floor_divide(wall, _QUARTER_S).astype(np.int64), return_inverse=True)
-    first, second = np.zeros(len(quarter)), np.zeros(len(quarter))
-    for i, q in enumerate(quarter):
-        shown = _EPOCH + timedelta(seconds=int(q) * _QUARTER_S)
-        first[i] = (shown.replace(tzinfo=clock).utcoffset() or timedelta()).total_seconds()
-        second[i] = (shown.replace(tzinfo=clock, fold=1).utcoffset() or timedelta()).total_seconds()
-    return first[row_quarter], int((first > second)[row_quarter].sum()), int((first < second)[row_quarter].sum())
+        return {name: value for name, value in (pair.split("=") for pair in given.split(",") if pair)}
+    except ValueError as error:
+        raise BadInput(f"--{option} {given}: must be NAME=VALUE, separated by commas") from error
 
 
-def zone_report(zone: str, twice: int, skipped: int) -> str:
-    """What became of the times that the clock of ``zone`` showed twice or skipped."""
-    return (f"time zone: {zone}; {twice:,} times that the clock showed twice were read as the first, "
-            f"{skipped:,} that it skipped were moved behind the gap")
+def priorities(option: str, given: str) -> dict[str, int]:
+    """``LS=2,BE=0`` as numbers by name. Raises BadInput for anything else."""
+    try:
+        return {name: int(value) for name, value in pairs(option, given).items()}
+    except (ValueError, BadInput) as error:
+        raise BadInput(f"--{option} {given}: must be NAME=NUMBER, separated by commas, such as LS=2,BE=0") from error
 
 
-def iso(seconds: float, zone: str = "") -> str:
-    """Seconds since 1970 as ``2017-09-04 10:30:41``, with ``zone`` behind it."""
-    shown = datetime.fromtimestamp(float(seconds), UTC).replace(tzinfo=None)
-    return f"{shown.isoformat(' ', 'seconds')} {zone}".strip()
+def at_least_one(option: str, value: int) -> None:
+    """Raises BadInput unless ``value`` is positive."""
+    if value < 1:
+        raise BadInput(f"--{option} {value}: must be at least 1")
 
 
 def bare_name(path: Path) -> str:
     """The file's name up to its first dot."""
     return path.name.split(".")[0] or path.name
-
-
-def trace_table(columns: Mapping[str, Any], table_schema: Table, keep: np.ndarray, order_by: str,
-                paths: Sequence[Path]) -> pa.Table:
-    """The kept rows in the order of column ``order_by`` (ties in file order), validated, every schema column there.
-
-    Rows are validated before they are dropped and sorted, so that errors name rows of the file (of all of them in turn when
-    there are several). Raises BadInput when no row is left or a value cannot be in a trace.
-    """
-    source = ", ".join(str(p) for p in paths)
-    if not keep.any():
-        raise BadInput(f"{source}: no row is left to write")
-    table = checked(pa.table(dict(columns)), table_schema, source).filter(pa.array(keep))
-    order = np.argsort(table[order_by].to_numpy(), kind="stable")
-    return table.take(pa.array(order)).combine_chunks()

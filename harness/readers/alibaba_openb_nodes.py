@@ -14,21 +14,30 @@ for each:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from harness.errors import BadInput
-from harness.readers._cluster import cluster_section
+from harness.readers._cluster import Node, by_group, cluster_of
 from harness.readers._csv import read_csv
 from harness.readers._options import option
-from harness.readers._rules import bare_name, numbers
-from harness.schema import MILLI
+from harness.readers._rules import DONE, Tally, bare_name, numbers
+from harness.readers._units import (
+    CORES,
+    CPU_UNIT_HELP,
+    CPU_UNITS,
+    MEMORY_UNIT_HELP,
+    MEMORY_UNITS,
+    MIB,
+    OWN,
+    PLAUSIBLE_CORES,
+    PLAUSIBLE_MIB,
+    sizes,
+)
 from harness.tables import rows_text
-from harness.topology import UNBOUNDED, ShapeConfig
 from harness.topology.shape import MAX_GPUS
 
 REQUIRED = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -41,67 +50,40 @@ class Options:
     name: str = option("", "name of the cluster; the file's name without it")
     order: str = option("group", "order of the servers: by group, or as in the file", ("group", "file"))
     without_gpu: str = option("keep", "servers without GPU", ("keep", "drop"))
+    cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
+    memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)
     two_sockets_from: int = option(64, "servers with at least so many cores get two sockets, the others one")
     numa_per_socket: int = option(1, "NUMA nodes of each socket")
     servers_per_rack: int = option(16, "servers of a rack")
     racks_per_spine: int = option(4, "racks below a spine switch")
 
 
-class Node(NamedTuple):
-    """What makes two servers equal; sorted in this order."""
-
-    model: str
-    gpus: int
-    cores: int
-    memory_mib: int
-
-
 def read(paths: Sequence[Path], options: Options) -> tuple[Mapping[str, Any], list[str]]:
     """The section ``cluster`` of a configuration, and the report. Raises BadInput."""
-    report: list[str] = []
-    nodes = [node for path in paths for node in _read_file(path, report)]
-    without = sum(node.gpus == 0 for node in nodes)
-    if without:
-        report.append(f"servers without GPU: {without:,} {'kept' if options.without_gpu == 'keep' else 'dropped'}")
+    tally = Tally()
+    nodes = [node for path in paths for node in _read_file(path, options, tally)]
+    tally.add(f"servers without GPU: {{:,}} {DONE[options.without_gpu]}", sum(node.gpus == 0 for node in nodes))
     if options.without_gpu == "drop":
         nodes = [node for node in nodes if node.gpus]
     if not nodes:
         raise BadInput(f"{paths[0]}: no server is left to write")
     if options.order == "group":
-        nodes.sort()
-    groups = [_group(node, len(list(equal)), options) for node, equal in groupby(nodes)]
-    two = sum(group.servers for group in groups if group.sockets == 2)
-    report.append(f"servers: {len(nodes):,} with {sum(node.gpus for node in nodes):,} GPUs, in {len(groups):,} groups")
-    report.append(f"assumed: two sockets in {two:,} servers (from {options.two_sockets_from} cores up), one in the others, "
-                  f"NUMA nodes of each socket: {options.numa_per_socket}, no NVLink, "
-                  f"racks of {options.servers_per_rack} servers in order")
-    name = options.name or bare_name(paths[0])
-    return cluster_section(name, groups, options.servers_per_rack, options.racks_per_spine), report
+        nodes.sort(key=by_group)
+    return cluster_of(options.name or bare_name(paths[0]), nodes, options, tally, options.numa_per_socket), tally.lines()
 
 
-def _read_file(path: Path, report: list[str]) -> list[Node]:
+def _read_file(path: Path, options: Options, tally: Tally) -> list[Node]:
     table, ignored = read_csv(path, COLUMNS, REQUIRED)
     source = str(path)
-    report.append(f"{path.name}: {table.num_rows:,} rows")
+    tally.rows(path, table.num_rows)
     if ignored:
-        report.append(f"columns ignored: {', '.join(ignored)}")
-    cores = numbers(table, "cpu_milli", source, low=0, high=UNBOUNDED) / MILLI
+        tally.say(f"columns ignored: {', '.join(ignored)}")
+    cores = sizes(table, "cpu_milli", source, "cpu_unit", options.cpu_unit, "milli", CORES, PLAUSIBLE_CORES)
     gpus = numbers(table, "gpu", source, low=0, high=MAX_GPUS, whole=True)
-    memory = numbers(table, "memory_mib", source, low=0, high=UNBOUNDED)
-    fractions = int((cores != np.floor(cores)).sum())
-    if fractions:
-        report.append(f"fractions of a core: left out in {fractions:,} servers")
+    memory = sizes(table, "memory_mib", source, "memory_unit", options.memory_unit, "mib", MIB, PLAUSIBLE_MIB)
+    tally.add("fractions of a core: left out in {:,} servers", (cores != np.floor(cores)).sum())
     models = table["model"].to_pylist()
     unnamed = (gpus > 0) & np.array([not model for model in models])
     if unnamed.any():
         raise BadInput(f"{source}: column model, {rows_text(unnamed)}: empty, must name the model where gpu > 0")
     return [Node(model or "none", int(g), int(c), int(m)) for model, g, c, m in zip(models, gpus, cores, memory, strict=True)]
-
-
-def _group(node: Node, servers: int, options: Options) -> ShapeConfig:
-    return ShapeConfig(
-        name=f"{node.model}x{node.gpus}-{node.cores}c-{node.memory_mib >> 10}g",
-        servers=servers, gpu_model=node.model, gpus=node.gpus,
-        sockets=2 if node.cores >= options.two_sockets_from else 1, numa_per_socket=options.numa_per_socket,
-        cores=node.cores, memory_mib=node.memory_mib,
-    )

@@ -14,7 +14,7 @@ Columns: TIMESTAMP, ContextTokens (prompt), GeneratedTokens (output). Oddities, 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,25 +22,32 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import BadInput
+from harness.readers._csv import HEADER_BYTES, read_chunks
 from harness.readers._options import option
-from harness.readers._pieces import csv_pieces, first_line
-from harness.readers._requests import NS, RequestOptions, ns_of, numbered_rows, request_trace, whole
-from harness.readers._rules import bare_name, zone_offsets, zone_report
+from harness.readers._requests import RequestOptions, RequestRows, tokens
+from harness.readers._rules import Tally, bare_name
+from harness.readers._spool import Spool
+from harness.readers._stream import TextStream
+from harness.readers._times import TZ_HELP, Clock
+from harness.tables import rows_text
 
-COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-EXAMPLE = "2023-11-16 18:17:03.9799600"
+REQUIRED = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+NS, DAY_NS, BEFORE_NS = 10**9, 86_400 * 10**9, 400 * 86_400 * 10**9
+"""Times are spooled from BEFORE_NS before the day of the first row on, so that seven decimals of them fit into a float."""
+
 _OFFSET = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)")
 
 
 @dataclass(frozen=True)
 class Options(RequestOptions):
-    tz: str = option("none", "time zone of a wall clock without offset (2023), an IANA name; none: taken as it is")
+    tz: str = option("none", TZ_HELP)
     service: str = option("auto", "service of the requests; auto: the word behind Trace_ in the file's name")
 
 
-def read(paths: Sequence[Path], options: Options) -> tuple[pa.Table | Iterator[pa.Table], list[str]]:
-    """A requests table (or, when it is large, its pieces) and the report. Raises BadInput."""
-    report: list[str] = []
+def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
+    """Requests and the report. Raises BadInput."""
+    tally = Tally()
+    clock = Clock(options.tz, tally)
     offsets = [_states_offset(path) for path in paths]
     if any(offsets) and not all(offsets) and options.tz == "none":
         bare = paths[offsets.index(False)]
@@ -48,41 +55,43 @@ def read(paths: Sequence[Path], options: Options) -> tuple[pa.Table | Iterator[p
                        "--tz")
     if all(offsets) and options.tz != "none":
         raise BadInput(f"{paths[0]}: its times state their offset from UTC, so --tz {options.tz} has no meaning")
-    zone = "UTC" if any(offsets) or options.tz != "none" else ""
-    if not zone:
-        report.append("time zone: none given, so the wall clock is taken as it is, without changes of clocks")
-    result = request_trace(_pieces(paths, offsets, options, report), "azure", options, report, paths, zone=zone)
-    return result, report
-
-
-def _pieces(paths: Sequence[Path], offsets: Sequence[bool], options: Options, report: list[str]) -> Iterator[pa.Table]:
-    rows, odd = 0, np.zeros(2, np.int64)
+    rows = RequestRows(paths, tally, options, "azure")
+    base, number, origin = None, 0, 2**62
     for path, has_offset in zip(paths, offsets, strict=True):
-        ignored: list[str] = []
-        before, kind = rows, pa.timestamp("ns", "UTC" if has_offset else None)
+        columns = {"TIMESTAMP": pa.timestamp("ns", "UTC" if has_offset else None), "ContextTokens": pa.float64(),
+                   "GeneratedTokens": pa.float64()}
         service = _service(path) if options.service == "auto" else options.service
-        for piece in csv_pieces(path, {COLUMNS[0]: kind, COLUMNS[1]: pa.float64(), COLUMNS[2]: pa.float64()}, COLUMNS, ignored):
-            times = ns_of(piece["TIMESTAMP"], path, rows - before, EXAMPLE)
-            if options.tz != "none" and not has_offset:
-                offset, twice, skipped = zone_offsets(times / NS, options.tz)
-                times, odd = times - offset.astype(np.int64) * NS, odd + [twice, skipped]
-            yield pa.table({
-                "time_ns": times, "row": numbered_rows(piece, rows),
-                "prompt_tokens": whole(piece, "ContextTokens", path, rows - before),
-                "output_tokens": whole(piece, "GeneratedTokens", path, rows - before),
-                "service": pa.repeat(service, piece.num_rows),
+        before = number
+        for chunk in read_chunks([path], columns, REQUIRED):
+            tally.file(chunk)
+            empty = chunk.table["TIMESTAMP"].is_null().to_numpy()
+            if empty.any():
+                raise BadInput(f"{chunk.source}: column TIMESTAMP, {rows_text(empty)}: empty, must be a time such as 2023-11-16 18:17:03")
+            times = chunk.table["TIMESTAMP"].cast(pa.int64()).to_numpy()
+            if has_offset:
+                clock.fixed += chunk.rows
+            else:
+                clock.bare += chunk.rows
+                wall = times // NS
+                times = times + (clock.utc(wall.astype(np.float64)) - wall).astype(np.int64) * NS
+            base = times[0] // DAY_NS * DAY_NS - BEFORE_NS if base is None else base
+            clock.see(times / NS)
+            rows.add(chunk.number + before, chunk.source, {
+                "arrival_time": (times - base) / NS, "prompt_tokens": tokens(chunk, "ContextTokens"),
+                "output_tokens": tokens(chunk, "GeneratedTokens"), "service": pa.repeat(service, chunk.rows),
             })
-            rows += piece.num_rows
-        report.append(f"{path.name}: {rows - before:,} rows, service {service}")
-        if ignored:
-            report.append(f"columns ignored: {', '.join(ignored)}")
-    if options.tz != "none":
-        report.append(zone_report(options.tz, int(odd[0]), int(odd[1])))
+            number += chunk.rows
+            origin = min(origin, int(times.min()))
+    clock.report()
+    return rows.done((origin - int(base or 0)) / NS), tally.lines()
 
 
 def _states_offset(path: Path) -> bool:
     """Whether the first time of the file has an offset from UTC."""
-    return _OFFSET.search(first_line(path)) is not None
+    stream = TextStream(path, "CSV")
+    lines = stream.read(HEADER_BYTES).splitlines()
+    stream.close()
+    return len(lines) > 1 and _OFFSET.search(lines[1].decode("utf-8", "replace")) is not None
 
 
 def _service(path: Path) -> str:

@@ -13,14 +13,12 @@ Fields: timestamp (ms from the start), input_length, output_length (tokens), has
 - Prompts reach 191,000 tokens: kept; `workload.where` leaves out what a small model cannot hold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
-from harness.readers._prefixes import PrefixOptions, prefix_pieces
-from harness.readers._requests import request_trace
+from harness.readers._prefixes import PrefixOptions, prefix_requests
+from harness.readers._spool import Spool
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,6 @@ class Options(PrefixOptions):
     pass
 
 
-def read(paths: Sequence[Path], options: Options) -> tuple[pa.Table | Iterator[pa.Table], list[str]]:
-    """A requests table (or, when it is large, its pieces) and the report. Raises BadInput."""
-    report: list[str] = []
-    pieces = prefix_pieces(paths, options, report, 1e-3, 512, {})
-    return request_trace(pieces, "mooncake", options, report, paths, start_ns=0), report
+def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
+    """Requests and the report. Raises BadInput."""
+    return prefix_requests(paths, options, "mooncake", 1e-3, 512, {})

@@ -1,18 +1,24 @@
-"""Philly (Microsoft, 2017) as one flat CSV: one job per row, upstream msr-fiddle/philly-traces (CC BY 4.0), Jeon et al., ATC'19.
+"""Philly (Microsoft, 2017): a flat CSV of one job per row, or the job log of msr-fiddle/philly-traces (CC BY 4.0), Jeon et al., ATC'19.
 
-Columns: timestamp (submission, wall clock without zone), duration (s), num_gpus, gpu_time (GPU s, optional), cluster (virtual
-cluster, optional). Oddities, and the rule for each:
+The CSV has timestamp (submission, wall clock without zone), duration (s), num_gpus, gpu_time (GPU s, optional), cluster (virtual
+cluster, optional). The log (JSON) lists jobs with status, vc, jobid, attempts, submitted_time, user. Oddities, and the rule for each:
 
 - Rows are not sorted: sorted by submission, ties in file order. Time 0 is the earliest submission of the file.
 - The zone is not stated, and the data span the end of summer time: the wall clock is taken as it is, without any change of
   clocks, unless ``tz`` names the zone.
-- No job id: philly-N, N the row in the file from 0 (counted on through several files).
+- No job id in the CSV: philly-N, N the row in the file from 0 (counted on through several files).
 - Exact repetitions of a row: kept (two equal jobs are possible), ``duplicates=drop`` leaves them out.
 - More GPUs than a server has: a gang of n / ``gpus_per_instance`` instances, rounded up, of equally many GPUs each; where that
   does not divide, the GPUs of an instance are rounded up.
-- No status, user, queueing delay, attempts, cores or memory: killed and failed jobs look like any other; cores and memory are 0.
-- Everything is training work; the virtual cluster becomes the tenant.
+- No cores or memory: 0. The CSV has no status, user, queueing delay or attempts: killed and failed jobs look like any other.
+- Everything is training work; the virtual cluster becomes the tenant. Status and user of the log are carried along.
 - gpu_time is not used; rows where it is not duration x num_gpus are counted.
+- A job of the log has attempts: its duration is the sum of theirs (``attempts=last``: that of the last one), and its GPUs are the
+  most that an attempt held, over as many servers where those divide evenly.
+- An attempt without a start, or one before the last without an end, is a logging error: counted, no running time.
+- No end of the last attempt: the job was still running at the end of the log. ``running=keep`` ends it at the latest time of the log,
+  ``drop`` leaves it out.
+- No attempt that ran: the job has no duration and no GPUs, dropped.
 """
 
 from collections.abc import Sequence
@@ -21,27 +27,32 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from harness.errors import BadInput
-from harness.readers._csv import read_csv
+from harness.readers import _philly_log as log
+from harness.readers._csv import read_chunks
+from harness.readers._jobs import JobRows
 from harness.readers._options import option
 from harness.readers._rules import (
+    DUPLICATES,
+    DUPLICATES_HELP,
+    INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
-    iso,
+    Tally,
+    at_least_one,
+    gangs,
     numbers,
     positive_runs,
-    repeated_rows,
-    seconds_of,
-    to_utc,
-    trace_table,
+    words,
 )
-from harness.schema import JOBS
-from harness.tables import rows_text
+from harness.readers._spool import Spool
+from harness.readers._times import TZ_HELP, Clock
+from harness.readers._units import OWN, TIME_UNIT_HELP, TIME_UNITS, TimeUnit
 
 REQUIRED = ("timestamp", "duration", "num_gpus")
 COLUMNS = {
-    "timestamp": pa.timestamp("us"),
+    "timestamp": pa.string(),
     "duration": pa.float64(),
     "num_gpus": pa.float64(),
     "gpu_time": pa.float64(),
@@ -51,86 +62,58 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Options:
-    tz: str = option("none", "time zone of the wall clock, an IANA name such as America/Los_Angeles; none: taken as it is")
-    duplicates: str = option("keep", "exact repetitions of a row", ("keep", "drop"))
+    tz: str = option("none", TZ_HELP)
+    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
+    time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
+    attempts: str = option("sum", "duration of a job of the log: the sum of its attempts, or the last one", ("sum", "last"))
+    running: str = option("keep", "jobs of the log that had not ended: keep them until its end, or drop them", ("keep", "drop"))
     gpus_per_instance: int = option(8, "GPUs of a server: larger jobs become gangs")
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")
 
 
-def read(paths: Sequence[Path], options: Options) -> tuple[pa.Table, list[str]]:
-    """A jobs table and the report. Raises BadInput."""
-    if options.gpus_per_instance < 1:
-        raise BadInput(f"--gpus_per_instance {options.gpus_per_instance}: must be at least 1")
-    report: list[str] = []
-    parts = [_read_file(path, options, report) for path in paths]
-    wall, duration, gpus, keep = (np.concatenate([part[i] for part in parts]) for i in range(4))
-    tenant = pa.concat_arrays([part[4] for part in parts])
-    if (np.diff(wall) < 0).any():
-        report.append("not sorted by submission: sorted, ties in file order")
-    start = wall.min()
-    if options.tz == "none":
-        report.append("time zone: none given, so the wall clock is taken as it is, without changes of clocks")
-        report.append(f"time 0 is {iso(start)} on it")
-        clock = wall
+def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
+    """Jobs and the report. Raises BadInput."""
+    at_least_one("gpus_per_instance", options.gpus_per_instance)
+    tally = Tally()
+    clock = Clock(options.tz, tally)
+    if log.is_log(paths[0]):
+        spool = log.read(paths, options, clock, tally)
     else:
-        clock = to_utc(wall, options.tz, report)
-        start = clock.min()
-        report.append(f"time 0 is {iso(start, 'UTC')}")
-    instances, per_instance = _gangs(gpus, keep, options.gpus_per_instance, report)
-    table = trace_table({
-        "job_id": pa.array([f"philly-{row}" for row in range(len(wall))]),
-        "submit_time": clock - start,
-        "duration": duration,
-        "instances": instances,
-        "gpus": per_instance,
-        "priority": np.full(len(wall), options.priority),
-        "preemptible": np.full(len(wall), options.preemptible),
-        "kind": pa.repeat("training", len(wall)),
-        "tenant": tenant,
-    }, JOBS, keep, "submit_time", paths)
-    report.append(f"assumed: every job is training, priority {options.priority}, "
-                  f"{'preemptible' if options.preemptible else 'not preemptible'}, without cores and memory")
-    return table, report
+        spool = _read_csv(paths, options, clock, tally)
+    tally.say(f"assumed: every job is training, priority {options.priority}, "
+              f"{'preemptible' if options.preemptible else 'not preemptible'}, without cores and memory")
+    return spool, tally.lines()
 
 
-def _read_file(path: Path, options: Options, report: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray,
-                                                                         pa.Array]:
-    """Wall clock (s), duration (s), GPUs, rows to keep, and tenant of each row of one file."""
-    table, ignored = read_csv(path, COLUMNS, REQUIRED)
-    source = str(path)
-    report.append(f"{path.name}: {table.num_rows:,} rows")
-    if ignored:
-        report.append(f"columns ignored: {', '.join(ignored)}")
-    empty = table["timestamp"].is_null().to_numpy()
-    if empty.any():
-        raise BadInput(f"{source}: column timestamp, {rows_text(empty)}: empty, must be a time such as 2017-10-09 07:01:55")
-    duration = numbers(table, "duration", source)
-    gpus = numbers(table, "num_gpus", source, low=0, high=np.iinfo(np.int16).max, whole=True)
-    if "gpu_time" in table.column_names:
-        stated = table["gpu_time"].to_numpy()
-        differs = int((~np.isclose(stated, duration * gpus)).sum())
-        report.append(f"gpu_time, which is not used, differs from duration x num_gpus in {differs:,} rows")
-    repeated = repeated_rows(table)
-    if repeated.any():
-        done = "kept" if options.duplicates == "keep" else "dropped"
-        report.append(f"exact repetitions of an earlier row: {repeated.sum():,} {done}")
-    duration, keep = positive_runs(duration, options.nonpositive, source, report)
-    if options.duplicates == "drop":
-        keep &= ~repeated
-    tenant = table["cluster"].combine_chunks().fill_null("") if "cluster" in table.column_names else pa.repeat("", table.num_rows)
-    return seconds_of(table["timestamp"]), duration, gpus, keep, tenant
-
-
-def _gangs(gpus: np.ndarray, keep: np.ndarray, most: int, report: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Instances and GPUs of each of them, for jobs of ``gpus`` GPUs on servers with ``most``."""
-    instances = np.maximum(np.ceil(gpus / most), 1).astype(np.int64)
-    each = np.ceil(gpus / instances).astype(np.int64)
-    large = keep & (gpus > most)
-    if large.any():
-        more = keep & (instances * each > gpus)
-        rounded = f"{more.sum():,} of them were rounded up, by {int((instances * each - gpus)[more].sum()):,} GPUs in all"
-        report.append(f"jobs of more than {most} GPUs: {large.sum():,} became gangs of at most {most} GPUs for each instance; "
-                      f"{rounded if more.any() else 'all of them divide evenly'}")
-    return instances, each
+def _read_csv(paths: Sequence[Path], options: Options, clock: Clock, tally: Tally) -> Spool:
+    jobs = JobRows(paths, tally, options.duplicates, names="made")
+    unit = TimeUnit(options.time_unit, "s", tally)
+    for chunk in read_chunks(paths, COLUMNS, REQUIRED):
+        tally.file(chunk)
+        table, source = chunk.table, chunk.source
+        submit, _ = clock.read(table, "timestamp", source)
+        clock.see(submit)
+        duration = numbers(table, "duration", source)
+        gpus = numbers(table, "num_gpus", source, low=0, high=INT16, whole=True)
+        if "gpu_time" in chunk:
+            differs = ~np.isclose(table["gpu_time"].to_numpy(), duration * gpus)
+            tally.add("gpu_time, which is not used, differs from duration x num_gpus in {:,} rows", differs.sum(), always=True)
+        unit.judge(duration, source)
+        duration, keep = positive_runs(duration * unit.seconds, options.nonpositive, source, tally)
+        instances, each = gangs(gpus, keep, options.gpus_per_instance, tally)
+        number = pc.cast(pa.array(np.arange(chunk.number, chunk.number + chunk.rows)), pa.string())
+        jobs.add_chunk(chunk, {
+            "job_id": pc.binary_join_element_wise("philly", number, "-"),
+            "submit_time": submit,
+            "duration": duration,
+            "instances": instances,
+            "gpus": each,
+            "priority": np.full(chunk.rows, options.priority),
+            "preemptible": np.full(chunk.rows, options.preemptible),
+            "kind": pa.repeat("training", chunk.rows),
+            "tenant": words(table, "cluster"),
+        }, keep)
+    clock.report()
+    return jobs.done(origin=clock.first)

@@ -12,14 +12,14 @@ hash_ids. Oddities, and the rule for each:
 - An exact repetition: kept, see ``duplicates``. A request without tokens: dropped, see ``zero_tokens``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from harness.readers._prefixes import PrefixOptions, prefix_pieces
-from harness.readers._requests import request_trace
+from harness.readers._prefixes import PrefixOptions, prefix_requests
+from harness.readers._spool import Spool
 
 CARRIED = {"chat_id": pa.int64(), "parent_chat_id": pa.int64(), "type": pa.string(), "turn": pa.int64()}
 
@@ -29,8 +29,6 @@ class Options(PrefixOptions):
     pass
 
 
-def read(paths: Sequence[Path], options: Options) -> tuple[pa.Table | Iterator[pa.Table], list[str]]:
-    """A requests table (or, when it is large, its pieces) and the report. Raises BadInput."""
-    report: list[str] = []
-    pieces = prefix_pieces(paths, options, report, 1.0, 16, CARRIED)
-    return request_trace(pieces, "qwen", options, report, paths, start_ns=0), report
+def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
+    """Requests and the report. Raises BadInput."""
+    return prefix_requests(paths, options, "qwen", 1.0, 16, CARRIED)

@@ -18,9 +18,8 @@ one model together: each pair is a client. Oddities, and the rule for each:
 
 import ast
 import csv
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from math import gamma
@@ -31,9 +30,12 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import BadInput
-from harness.readers._csv import read_bytes
+from harness.readers._json import read_json
 from harness.readers._options import option
-from harness.readers._requests import RequestOptions, nanoseconds, request_trace
+from harness.readers._requests import RequestOptions, RequestRows
+from harness.readers._rules import Tally
+from harness.readers._spool import Spool
+from harness.readers._stream import raw_head, read_text
 from harness.tables import one_line
 from harness.tables.sniff import HEAD_BYTES, seems
 
@@ -63,16 +65,34 @@ class Window(NamedTuple):
 Lengths = tuple[np.ndarray, np.ndarray]
 
 
-def read(paths: Sequence[Path], options: Options) -> tuple[pa.Table | Iterator[pa.Table], list[str]]:
-    """A requests table (or, when it is large, its pieces) and the report. Raises BadInput."""
+def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
+    """Requests and the report. Raises BadInput."""
     if not (0 <= options.start_s < options.end_s and options.window_s > 0 and options.rate_scale > 0 and options.seed >= 0):
         raise BadInput("--start_s, --end_s, --window_s, --rate_scale, --seed: must be 0 <= start_s < end_s, > 0, > 0 and >= 0")
-    report: list[str] = []
-    clients = _clients(paths)
-    result = request_trace(_pieces(clients, options, report), "servegen", options, report, paths, start_ns=nanoseconds(
-        np.array([options.start_s]))[0].item())
-    report.append(f"synthetic: drawn from rates and length distributions, seed {options.seed}, not a recording")
-    return result, report
+    tally = Tally()
+    rows = RequestRows(paths, tally, options, "servegen")
+    number = 0
+    for index, (client, (trace, dataset)) in enumerate(_clients(paths).items()):
+        windows, lengths = _windows(trace, options), _lengths(dataset)
+        random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([options.seed, index])))
+        expected = sum(window.rate * (window.end - window.start) for window in windows)
+        if number + expected > MOST_REQUESTS:
+            raise BadInput(f"{trace}: its rates come to {expected:.3g} requests; --end_s or --rate_scale make it shorter")
+        began = number
+        for window in windows:
+            times = arrivals(window, random)
+            times = times[(times >= options.start_s) & (times < options.end_s)]
+            if len(times):
+                prompt, output = (_drawn(lengths[what], times, random) for what in ("input_tokens", "output_tokens"))
+                rows.add(number, str(trace), {
+                    "arrival_time": times - options.start_s, "prompt_tokens": prompt, "output_tokens": output,
+                    "service": pa.repeat(options.service, len(times)), "tenant": pa.repeat(client, len(times)),
+                })
+            number += len(times)
+        tally.add("clients: {:,}, of which {:,} were silent; {:,} requests drawn; {:,} windows name no distribution of gaps (Poisson)",
+                  1, number == began, number - began, sum(not window.pattern for window in windows), always=True)
+    tally.say(f"synthetic: drawn from rates and length distributions, seed {options.seed}, not a recording")
+    return rows.done(), tally.lines()
 
 
 def _clients(paths: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
@@ -81,8 +101,8 @@ def _clients(paths: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
     for path in paths:
         name = re.fullmatch(r"(chunk-[^.]*?)-(trace|dataset)\.(csv|json)(\..*)?", path.name)
         if not name:
-            head = read_bytes(path)[:HEAD_BYTES]
-            raise BadInput(f"{path}: must be named chunk-N-trace.csv or chunk-N-dataset.json; it seems to be {seems(head)}")
+            what = seems(raw_head(path, HEAD_BYTES))
+            raise BadInput(f"{path}: must be named chunk-N-trace.csv or chunk-N-dataset.json, and seems to be {what}")
         found.setdefault(name[1], {})[name[2]] = path
     for client, files in found.items():
         if len(files) < 2:
@@ -96,41 +116,11 @@ def _natural(name: str) -> list[int | str]:
     return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", name)]
 
 
-def _pieces(clients: dict[str, tuple[Path, Path]], options: Options, report: list[str]) -> Iterator[pa.Table]:
-    rows, silent, poisson = 0, 0, 0
-    for number, (client, (trace, dataset)) in enumerate(clients.items()):
-        windows = _windows(trace, options)
-        lengths = _lengths(dataset)
-        random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([options.seed, number])))
-        expected = sum(w.rate * (w.end - w.start) for w in windows)
-        if rows + expected > MOST_REQUESTS:
-            raise BadInput(f"{trace}: its rates come to {expected:.3g} requests; --end_s or --rate_scale make it shorter")
-        poisson += sum(not w.pattern for w in windows)
-        began = rows
-        for window in windows:
-            times = arrivals(window, random)
-            times = times[(times >= options.start_s) & (times < options.end_s)]
-            if not len(times):
-                continue
-            prompt, output = (_drawn(lengths[what], times, random) for what in ("input_tokens", "output_tokens"))
-            yield pa.table({
-                "time_ns": nanoseconds(times), "row": np.arange(rows, rows + len(times)), "prompt_tokens": prompt, "output_tokens": output,
-                "service": pa.repeat(options.service, len(times)), "tenant": pa.repeat(client, len(times)),
-            })
-            rows += len(times)
-        silent += rows == began
-    report.append(f"{len(clients):,} clients, {rows:,} requests drawn; {silent:,} clients were silent, {poisson:,} windows named no "
-                  "distribution of gaps (Poisson)")
-
-
 def _windows(path: Path, options: Options) -> list[Window]:
     """The windows of a client that overlap [start_s, end_s)."""
-    data = read_bytes(path)
-    what = seems(data[:HEAD_BYTES])
-    if not what.startswith("text that begins"):
-        raise BadInput(f"{path}: must be CSV without a header, but seems to be {what}")
+    text = read_text(path, "CSV without a header").decode()
     parsed: list[tuple[float, float, str, float]] = []
-    for row, fields in enumerate(csv.reader(StringIO(data.decode("utf-8-sig", "replace")))):
+    for row, fields in enumerate(csv.reader(StringIO(text))):
         try:
             start, rate, cv = (float(field) for field in fields[:3])
             pattern = fields[3].strip() if len(fields) > 3 else ""
@@ -156,13 +146,9 @@ def _windows(path: Path, options: Options) -> list[Window]:
 
 def _lengths(path: Path) -> dict[str, list[tuple[float, Lengths]]]:
     """input_tokens and output_tokens -> (start of the window, lengths and cumulative probabilities), in order of time."""
-    data = read_bytes(path)
-    what = seems(data[:HEAD_BYTES])
-    if what != "JSON":
-        raise BadInput(f"{path}: must be JSON, but seems to be {what}")
+    windows = read_json(path)
     result: dict[str, list[tuple[float, Lengths]]] = {"input_tokens": [], "output_tokens": []}
     try:
-        windows = json.loads(data)
         for start, window in sorted(((float(key), value) for key, value in windows.items()), key=lambda pair: pair[0]):
             for name, known in result.items():
                 found = window.get(name) or {}

@@ -7,13 +7,11 @@ without nulls where none may be, finite and within its bounds.
 from harness.tables.checks import TIME_COLUMN, checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import cut
 from harness.tables.merge import merge, own_blocks
-from harness.tables.parquet import metadata_of, read_parquet, read_pieces, read_trace, write_atomically, write_pieces, write_table
-from harness.tables.runs import Runs
+from harness.tables.parquet import metadata_of, read_batches, read_parquet, read_trace, write_atomically, write_batches, write_table
 from harness.tables.sniff import one_line, seems
 
 __all__ = [
     "TIME_COLUMN",
-    "Runs",
     "checked",
     "cut",
     "fill_defaults",
@@ -23,13 +21,13 @@ __all__ = [
     "one_line",
     "own_blocks",
     "read_parquet",
-    "read_pieces",
+    "read_batches",
     "read_trace",
     "rows_text",
     "seems",
     "summary",
     "validate",
     "write_atomically",
-    "write_pieces",
+    "write_batches",
     "write_table",
 ]

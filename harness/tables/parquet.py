@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from harness.tables.checks import TIME_COLUMN, checked, kind_of
 from harness.tables.sniff import one_line, read_head, seems
 
 METADATA_KEY = b"harness"
-GROUP_ROWS = 1 << 19
-"""Rows of a row group where a trace is written in pieces."""
 
 
 def read_trace(path: str | Path, kind: str | None = None) -> pa.Table:
@@ -49,6 +46,31 @@ def read_parquet(path: str | Path) -> pa.Table:
     return table.replace_schema_metadata(kept)
 
 
+def read_batches(path: str | Path, kind: str) -> Iterator[pa.Table]:
+    """The trace in ``path`` as ``read_trace`` gives it, in tables of one row group each, for what is larger than the memory.
+
+    Raises BadInput as ``read_trace`` does, and when arrivals are not in order. Names are compared within a table only.
+    """
+    path = Path(path)
+    if not read_head(path).startswith(b"PAR1"):
+        read_parquet(path)
+    column, reached, rows = TIME_COLUMN[kind], -np.inf, 0
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups):
+                source = f"{path}, counted from row {rows}" if rows else str(path)
+                table = checked(file.read_row_group(group).replace_schema_metadata(None), TRACES[kind][1], source)
+                back = np.diff(np.concatenate([[reached], table[column].to_numpy()])) < 0
+                if back.any():
+                    row = rows + int(np.argmax(back))
+                    raise BadInput(f"{path}: column {column}, row {row}: arrives before the row above, must be in order of arrival to be "
+                                   "read in batches")
+                reached, rows = table[column][-1].as_py(), rows + table.num_rows
+                yield table
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(f"{path}: truncated or corrupt Parquet file ({one_line(error)})") from error
+
+
 def metadata_of(table: pa.Table) -> dict[str, Any]:
     """What ``write_table`` was given as metadata, as it travels with ``table``; {} when there is none or it is not ours."""
     try:
@@ -69,62 +91,23 @@ def write_table(table: pa.Table, path: str | Path, metadata: Mapping[str, Any] |
     write_atomically(path, lambda temporary: pq.write_table(plain, temporary, compression="zstd", write_page_checksum=True))
 
 
-def write_pieces(pieces: Iterable[pa.Table], path: str | Path, metadata: Callable[[], Mapping[str, Any]]) -> int:
-    """Writes ``pieces`` (at least one, of one schema) below each other as ``write_table`` does, and returns the number of rows.
+def write_batches(batches: Iterable[pa.Table], path: str | Path, metadata: Mapping[str, Any]) -> pa.Schema:
+    """``write_table`` for a trace that comes in tables (at least one), a row group each, one of which is in memory at a time.
 
-    ``metadata`` is called when all pieces are written, so that it can hold what was counted on the way.
+    The schema written.
     """
-    rows = 0
+    packed = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
+    rest = iter(batches)
+    first = next(rest).replace_schema_metadata(packed)
 
     def write(temporary: Path) -> None:
-        nonlocal rows
-        groups = _grouped(pieces, GROUP_ROWS)
-        first = next(groups).replace_schema_metadata(None)
-        repeated = [field.name for field in first.schema if not field.name.endswith("_id")]
-        with pq.ParquetWriter(temporary, first.schema, compression="zstd", write_page_checksum=True, use_dictionary=repeated) as writer:
-            for group in chain([first], groups):
-                writer.write_table(group.replace_schema_metadata(None), row_group_size=GROUP_ROWS)
-                rows += group.num_rows
-            writer.add_key_value_metadata({METADATA_KEY.decode(): json.dumps(metadata(), sort_keys=True)})
+        with pq.ParquetWriter(temporary, first.schema, compression="zstd", write_page_checksum=True) as writer:
+            writer.write_table(first)
+            for batch in rest:
+                writer.write_table(batch.replace_schema_metadata(packed))
 
     write_atomically(path, write)
-    return rows
-
-
-def _grouped(pieces: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The pieces joined to tables of at least ``rows`` rows; the last may have fewer."""
-    held: list[pa.Table] = []
-    for piece in pieces:
-        held.append(piece)
-        if sum(p.num_rows for p in held) >= rows:
-            yield pa.concat_tables(held)
-            held = []
-    if held:
-        yield pa.concat_tables(held)
-
-
-def read_pieces(path: str | Path, kind: str) -> Iterator[pa.Table]:
-    """The trace in ``path`` as ``read_trace`` gives it, in tables of one row group each: a trace larger than the memory.
-
-    Raises BadInput as ``read_trace`` does, and when arrivals are not in order. Names are not compared across tables.
-    """
-    path = Path(path)
-    if not read_head(path).startswith(b"PAR1"):
-        read_parquet(path)
-    time, reached, rows = TIME_COLUMN[kind], -np.inf, 0
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups):
-                table = checked(file.read_row_group(group), TRACES[kind][1], f"{path} from row {rows} on")
-                times = np.concatenate([[reached], table[time].to_numpy()])
-                if (np.diff(times) < 0).any():
-                    row = rows + int(np.argmax(np.diff(times) < 0))
-                    raise BadInput(f"{path}: column {time}, row {row}: arrives before the row above, must be in order of arrival to be "
-                                   "read in pieces")
-                reached, rows = times[-1], rows + table.num_rows
-                yield table
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{path}: truncated or corrupt Parquet file ({one_line(error)})") from error
+    return first.schema
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:

@@ -113,7 +113,7 @@ class Sizes:
             if gpus <= each and workers * gpus <= max(max_gang, 1.0):
                 kept.append((workers, gpus, float(weight)))
         if not kept or sum(weight for *_, weight in kept) <= 0:
-            raise BadInput(f"workload.{key}: none of its sizes fits the cluster, or has a weight; {max_gang:,.0f} GPUs are the largest gang")
+            raise BadInput(f"workload.{key}: no size fits the cluster and has a weight; the largest gang has {max_gang:,.0f} GPUs")
         self.workers, self.gpus, self.weights = (np.array(column) for column in zip(*kept, strict=True))
         self.total = self.workers * self.gpus
 
@@ -161,10 +161,12 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
 def _times(params: Params, rate: float, day: list[float], start: float, end: float, seed: int, number: int) -> np.ndarray:
     bins = int(np.ceil(end / HOUR_S))
     expected = arrivals.calendar(np.array(params.hour), np.array(params.weekday), bins, HOUR_S, 0.0) * rate * HOUR_S
-    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), *day, arrivals.days_touched(end, 0.0))
+    sigma, rho = day
+    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), sigma, rho, arrivals.days_touched(end, 0.0))
     expected *= arrivals.per_day(days, bins, HOUR_S, 0.0)
     expected *= arrivals.gamma_factors(generator(seed, Stream.FITTED_BIN, number), params.hour_cv, bins)
-    times = arrivals.place(generator(seed, Stream.FITTED_COUNT, number), generator(seed, Stream.FITTED_PLACE, number), expected, HOUR_S, end)
+    counts, places = (generator(seed, stream, number) for stream in (Stream.FITTED_COUNT, Stream.FITTED_PLACE))
+    times = arrivals.place(counts, places, expected, HOUR_S, end)
     return arrivals.rounded(times[times >= start], end)
 
 
