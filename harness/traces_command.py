@@ -82,9 +82,17 @@ def sha256(path: Path) -> str:
 
 
 def yaml_text(value: Mapping[str, Any]) -> str:
+    """``value`` as YAML in which no text can be taken for a number, as Hydra would take 6214e9."""
     import yaml
 
-    return yaml.safe_dump(dict(value), sort_keys=False, default_flow_style=None, width=130)
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, word: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", word, style="'" if word[:1].isdigit() else None)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(dict(value), Dumper=Dumper, sort_keys=False, default_flow_style=None, width=130)
 
 
 def first_line(thing: Any) -> str:

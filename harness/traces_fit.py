@@ -64,6 +64,7 @@ def run_fit(words: list[str]) -> int:
     parser.add_argument("--end", type=float, default=float("inf"), help="fit what arrives before, in s")
     parser.add_argument("--by", metavar="COLUMN,...", help="columns that tell classes apart (default: kind, priority and preemptible of "
                         "jobs, service of requests)")
+    parser.add_argument("--about", help="where the trace comes from, for people (default: the file's name)")
     parser.add_argument("--days", type=float, help="length that `generate` draws by default (default: that of the trace)")
     parser.add_argument("--draws", type=int, default=10, help="how many draws the table compares with (default: 10)")
     parser.add_argument("-o", "--out", required=True, type=Path, help="YAML file to write")
@@ -77,7 +78,7 @@ def run_fit(words: list[str]) -> int:
         raise BadInput(f"{given.file}: no row is left of {whole.num_rows:,} in --start {given.start:g} --end {given.end:g}")
     known = monday_s(whole)
     by = given.by.split(",") if given.by else None
-    params = fit(table, f"{given.file.name}, {table.num_rows:,} rows", known[0] if known else None, by)
+    params = fit(table, given.about or f"{given.file.name}, {table.num_rows:,} rows", known[0] if known else None, by)
     cluster = load_cluster(DEFAULT_CLUSTER)
     found = over_draws([compare(table, load("fitted", params, cluster, seed)) for seed in range(given.draws)])
     text = comparison_text(found, "trace", "drawn")

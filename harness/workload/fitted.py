@@ -150,9 +150,10 @@ def _times(params: Params, mine: ClassFit, seed: int, number: int) -> np.ndarray
     bins = int(np.ceil(end / params.bin_s))
     expected = arrivals.calendar(np.array(mine.hour or [1.0] * 24), np.array(mine.weekday or [1.0] * 7), bins, params.bin_s, week)
     expected = expected * (mine.per_hour * params.load_scale * params.bin_s / HOUR_S / mine.batch[0])
-    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), *mine.day, arrivals.days_touched(end, week))
+    (day_sigma, day_rho), (bin_sigma, bin_rho) = mine.day, mine.bin
+    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), day_sigma, day_rho, arrivals.days_touched(end, week))
     expected *= arrivals.per_day(days, bins, params.bin_s, week)
-    expected *= arrivals.lognormal_ar1(generator(seed, Stream.FITTED_BIN, number), *mine.bin, bins)
+    expected *= arrivals.lognormal_ar1(generator(seed, Stream.FITTED_BIN, number), bin_sigma, bin_rho, bins)
     starts = arrivals.place(generator(seed, Stream.FITTED_COUNT, number), generator(seed, Stream.FITTED_PLACE, number), expected,
                             params.bin_s, end)
     return arrivals.rounded(arrivals.in_batches(generator(seed, Stream.FITTED_BATCH, number), starts, *mine.batch), end)
