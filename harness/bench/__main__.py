@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.bench.commands import commands
+from harness.bench.imports import imports
 from harness.bench.machine import machine
 from harness.bench.peers import peers
 from harness.bench.replays import fifo, growth, referees
@@ -26,7 +27,7 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, peers)
+SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, imports, peers)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")

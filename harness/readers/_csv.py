@@ -14,7 +14,7 @@ from harness.errors import BadInput
 from harness.readers._stream import TextStream
 from harness.tables import one_line, rows_text
 
-CHUNK_BYTES = 1 << 24
+CHUNK_BYTES = 1 << 22
 HEADER_BYTES = 1 << 16
 
 
@@ -170,6 +170,8 @@ def _hint(header: list[str]) -> str:
 
 def _why(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect, error: Exception) -> str:
     """The column, rows and value that made typed parsing fail, found by parsing everything as text."""
+    if "Empty CSV file" in str(error):
+        return f"{path}: has a header but no rows"
     bad_rows: list[str] = []
     masks: dict[str, list[np.ndarray]] = {name: [] for name in types}
     first: dict[str, str] = {}

@@ -40,18 +40,18 @@ class JobRows:
         self._repeats, self._ids = Repeats(), Repeats()
         self._keep: list[np.ndarray] = []
 
-    def add(self, number: int, source: str, columns: Mapping[str, Any], keep: np.ndarray,
+    def add(self, source: str, columns: Mapping[str, Any], keep: np.ndarray,
             same: Iterable[pa.ChunkedArray | pa.Array]) -> None:
         """Further rows, of which the mask ``keep`` goes on. Equal values in the columns ``same`` make an exact repetition."""
         self._repeats.add(same)
         if self.names != "made":
             self._ids.add([columns["job_id"]])
+        self.spool.add(columns, keep, sum(map(len, self._keep)), source)
         self._keep.append(keep)
-        self.spool.add(columns, keep, number, source)
 
     def add_chunk(self, chunk: Chunk, columns: Mapping[str, Any], keep: np.ndarray) -> None:
         """``add`` for the rows of ``chunk``, all of whose columns count."""
-        self.add(chunk.number, chunk.source, columns, keep, chunk.table.columns)
+        self.add(chunk.source, columns, keep, chunk.table.columns)
 
     def done(self, origin: float = 0.0, until: float | None = None, drop: Sequence[int] | np.ndarray = ()) -> Spool:
         """The trace: times count from ``origin``, jobs without an end run ``until`` then, rows numbered ``drop`` are left out."""

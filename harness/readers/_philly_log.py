@@ -37,20 +37,18 @@ def is_log(path: Path) -> bool:
 def read(paths: Sequence[Path], options: Any, clock: Clock, tally: Tally) -> Spool:
     """Its jobs. Raises BadInput."""
     jobs = JobRows(paths, tally, options.duplicates, names="given")
-    number = 0
     for path in paths:
         listed = read_json(path)
         if not isinstance(listed, list) or not listed:
             raise BadInput(f"{path}: must be a list of jobs, the cluster_job_log of philly-traces")
         tally.rows(path, len(listed), "jobs")
-        _add(jobs, listed, number, path, options, clock, tally)
-        number += len(listed)
+        _add(jobs, listed, path, options, clock, tally)
     tally.say(f"the latest time of the log is {clock.last - clock.first:,.0f} s after time 0")
     clock.report()
     return jobs.done(origin=clock.first, until=clock.last)
 
 
-def _add(jobs: JobRows, listed: list[Any], number: int, path: Path, options: Any, clock: Clock, tally: Tally) -> None:
+def _add(jobs: JobRows, listed: list[Any], path: Path, options: Any, clock: Clock, tally: Tally) -> None:
     source = str(path)
     starts: list[str | None] = []
     ends: list[str | None] = []
@@ -95,7 +93,7 @@ def _add(jobs: JobRows, listed: list[Any], number: int, path: Path, options: Any
         "user": pa.array([row.user for row in rows], pa.string()),
         "tenant": pa.array([row.vc for row in rows]),
     }
-    jobs.add(number, source, plain | {
+    jobs.add(source, plain | {
         "submit_time": submit,
         "duration": fixed,
         "instances": instances,

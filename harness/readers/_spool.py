@@ -15,7 +15,7 @@ from harness.tables import checked
 
 ROW = "_row"
 """Hidden column: number of the row in all files together, which breaks ties. Columns that begin with _ are not written."""
-RUN_ROWS, BATCH_ROWS, GROUP_ROWS = 1 << 20, 1 << 14, 1 << 18
+RUN_ROWS, BATCH_ROWS, GROUP_ROWS = 1 << 19, 1 << 14, 1 << 18
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -104,6 +104,8 @@ class Spool:
             raise BadInput(f"{self._folder.name}: sorted rows cannot be written ({error.strerror or error}; {free:,} MiB are free); "
                            "TMPDIR names another folder") from error
         self._runs.append(path)
+        del table
+        pa.default_memory_pool().release_unused()
 
     def _merged(self) -> Iterator[pa.Table]:
         if not self._runs:
@@ -161,13 +163,19 @@ class Repeats:
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the rows that equal an earlier one, sorted, and of the row that each equals first."""
         every = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
-        order = np.argsort(every, kind="stable")
-        again = np.flatnonzero(every[order][1:] == every[order][:-1]) + 1
-        if not len(again):
+        self._hashes = [every]
+        ordered = np.sort(every)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        del ordered
+        if not len(twice):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        starts = np.searchsorted(every[order], every[order][again], "left")
-        rows = np.argsort(order[again])
-        return order[again][rows], order[starts][rows]
+        value = np.minimum(np.searchsorted(twice, every), len(twice) - 1)
+        rows = np.flatnonzero(twice[value] == every)
+        value = value[rows]
+        first = np.full(len(twice), len(every))
+        np.minimum.at(first, value, rows)
+        again = rows != first[value]
+        return rows[again], first[value][again]
 
 
 def hashes(columns: Iterable[pa.ChunkedArray | pa.Array]) -> np.ndarray:

@@ -102,7 +102,7 @@ def raw_head(path: Path, size: int) -> bytes:
     kind = compression(read_head(path))
     try:
         with _OPENERS[kind](path) as file:
-            return file.read(size)
+            return file.read(size).removeprefix(BOM)
     except (OSError, EOFError, lzma.LZMAError, pa.ArrowException, ValueError) as error:
         raise BadInput(f"{path}: truncated or corrupt {kind} file ({one_line(error)})") from error
 

@@ -31,7 +31,7 @@ def parse_tres(text: str) -> Resources:
         return NOTHING
     amounts: dict[str, float] = {}
     for pair in text.strip().split(","):
-        name, _, word = pair.rpartition("=")
+        name, _, word = pair.partition("=")
         match = _AMOUNT.fullmatch(word)
         if not name or not match:
             raise ValueError(pair)

@@ -102,7 +102,7 @@ def _items(path: Path) -> list[dict[str, Any]]:
         field(item, "kind", str, f"{path}: item {i}")
     kind = str(document.get("kind", ""))
     for item in listed:
-        item.setdefault("kind", kind.removesuffix("List"))
+        item["kind"] = item.get("kind") or kind.removesuffix("List")
     return listed
 
 
@@ -110,7 +110,6 @@ def _pods(paths: Sequence[Path], pods: Mapping[Path, list[dict[str, Any]]], kind
           tally: Tally) -> Spool:
     clock = Clock("none", tally)
     jobs = JobRows(paths, tally, options.duplicates, names="reused")
-    number = 0
     gpu_names = tuple(options.gpu_resources.split(","))
     for path, items in pods.items():
         parsed = [parse_pod(item, f"{path}: pod {i}", gpu_names) for i, item in enumerate(items)]
@@ -119,9 +118,8 @@ def _pods(paths: Sequence[Path], pods: Mapping[Path, list[dict[str, Any]]], kind
         if options.daemonsets == "drop":
             parsed = [pod for pod, belongs in zip(parsed, own, strict=True) if not belongs]
         if parsed:
-            _add(jobs, parsed, number, str(path), kinds, options, clock, tally)
-        number += len(items)
-    if not number or clock.last < clock.first:
+            _add(jobs, parsed, str(path), kinds, options, clock, tally)
+    if clock.last < clock.first:
         raise BadInput(f"{', '.join(str(path) for path in paths)}: no row is left to write")
     until = clock.last
     if options.snapshot:
@@ -135,7 +133,7 @@ def _pods(paths: Sequence[Path], pods: Mapping[Path, list[dict[str, Any]]], kind
     return jobs.done(origin=clock.first, until=until)
 
 
-def _add(jobs: JobRows, pods: list[Pod], number: int, source: str, kinds: Mapping[str, str], options: Options, clock: Clock,
+def _add(jobs: JobRows, pods: list[Pod], source: str, kinds: Mapping[str, str], options: Options, clock: Clock,
          tally: Tally) -> None:
     """Adds the pods of one file, gangs put together."""
     words = pa.table({name: pa.array([getattr(pod, name) for pod in pods], pa.string()) for name in ("created", "scheduled", "finished")})
@@ -187,7 +185,7 @@ def _add(jobs: JobRows, pods: list[Pod], number: int, source: str, kinds: Mappin
     if options.gpu_models == "keep":
         columns["gpu_model"] = pa.array([pod.product for pod in chosen], pa.string())
     same = [columns["job_id"], *(pa.array(columns[name]) for name in ("submit_time", "duration", "instances", "gpus", "cpus"))]
-    jobs.add(number, source, columns, keep & positive, same)
+    jobs.add(source, columns, keep & positive, same)
 
 
 def _gangs(pods: list[Pod], kinds: Mapping[str, str], options: Options, tally: Tally) -> tuple[np.ndarray, np.ndarray]:
