@@ -8,13 +8,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.bench.commands import commands
-from harness.bench.imports import imports
+from harness.bench.imports import imports, request_imports
 from harness.bench.machine import machine
 from harness.bench.peers import peers
 from harness.bench.replays import fifo, growth, referees
@@ -27,7 +28,7 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, imports, peers)
+SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, imports, request_imports, peers)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description="Measures speed and memory against the budgets.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look at the table, no verdict on the budgets")
-    parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout")
+    parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout, and "
+                        "import 100,000,000 requests")
     parser.add_argument("--json", type=Path, default=JSON, metavar="FILE", help=f"where the same goes as JSON (default: {JSON})")
     options = parser.parse_args(arguments)
     return run(QUICK if options.quick else Sizes(), options.json, options.long)
@@ -60,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(sizes: Sizes, file: Path, long: bool = False) -> int:
     """Measures with ``sizes``, prints the table and writes ``file``; returns the exit status."""
     about = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "sizes": vars(sizes)}
-    rows = measure(sizes, (*SECTIONS, suites if long else unmeasured))
+    measured = replace(sizes, request_rows=sizes.long_request_rows) if long else sizes
+    rows = measure(measured, (*SECTIONS, suites if long else unmeasured))
     print(_heading(about))
     if sizes != Sizes():
         print("smaller sizes than the budgets are for: a look, no verdict")

@@ -7,7 +7,7 @@ without nulls where none may be, finite and within its bounds.
 from harness.tables.checks import TIME_COLUMN, checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import cut
 from harness.tables.merge import merge, own_blocks
-from harness.tables.parquet import metadata_of, read_batches, read_parquet, read_trace, write_atomically, write_batches, write_table
+from harness.tables.parquet import metadata_of, read_parquet, read_trace, write_atomically, write_batches, write_table
 from harness.tables.sniff import one_line, seems
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "one_line",
     "own_blocks",
     "read_parquet",
-    "read_batches",
     "read_trace",
     "rows_text",
     "seems",

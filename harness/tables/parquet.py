@@ -2,17 +2,16 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import BadInput
 from harness.schema import TRACES
-from harness.tables.checks import TIME_COLUMN, checked, kind_of
+from harness.tables.checks import checked, kind_of
 from harness.tables.sniff import one_line, read_head, seems
 
 METADATA_KEY = b"harness"
@@ -44,31 +43,6 @@ def read_parquet(path: str | Path) -> pa.Table:
         raise BadInput(f"{path}: truncated or corrupt Parquet file ({one_line(error)})") from error
     kept = {METADATA_KEY: table.schema.metadata[METADATA_KEY]} if METADATA_KEY in (table.schema.metadata or {}) else None
     return table.replace_schema_metadata(kept)
-
-
-def read_batches(path: str | Path, kind: str) -> Iterator[pa.Table]:
-    """The trace in ``path`` as ``read_trace`` gives it, in tables of one row group each, for what is larger than the memory.
-
-    Raises BadInput as ``read_trace`` does, and when arrivals are not in order. Names are compared within a table only.
-    """
-    path = Path(path)
-    if not read_head(path).startswith(b"PAR1"):
-        read_parquet(path)
-    column, reached, rows = TIME_COLUMN[kind], -np.inf, 0
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups):
-                source = f"{path}, counted from row {rows}" if rows else str(path)
-                table = checked(file.read_row_group(group).replace_schema_metadata(None), TRACES[kind][1], source)
-                back = np.diff(np.concatenate([[reached], table[column].to_numpy()])) < 0
-                if back.any():
-                    row = rows + int(np.argmax(back))
-                    raise BadInput(f"{path}: column {column}, row {row}: arrives before the row above, must be in order of arrival to be "
-                                   "read in batches")
-                reached, rows = table[column][-1].as_py(), rows + table.num_rows
-                yield table
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{path}: truncated or corrupt Parquet file ({one_line(error)})") from error
 
 
 def metadata_of(table: pa.Table) -> dict[str, Any]:
