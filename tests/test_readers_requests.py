@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from reader_helpers import column, counted, run, written
 
 from harness.errors import BadInput
 from harness.readers import _requests, servegen
@@ -15,6 +14,7 @@ from harness.readers._spool import Spool
 from harness.schema import REQUESTS, names
 from harness.tables import metadata_of, read_trace, validate
 from harness.traces_app import main
+from reader_helpers import column, counted, run, written
 
 CODE = ("TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319601,3180,8\r\n"
         "2023-11-16 18:17:04.0319601,3180,8\r\n")
@@ -80,7 +80,8 @@ def test_azure_in_a_zone_with_two_hours_alike(tmp_path: Path):
     text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-05 01:30:00.0000001,1,1\n2023-11-05 03:00:00.0000001,1,1\n"
     table, report = run("azure-llm", written(tmp_path, text), tz="America/Los_Angeles")
     assert column(table, "arrival_time") == [0.0, 9000.0]
-    assert counted(report, "time 0") == "time 0 is 2023-11-05 08:30:00 UTC" and "1 times that the clock showed twice" in counted(report, "zone")
+    assert counted(report, "time 0") == "time 0 is 2023-11-05 08:30:00 UTC"
+    assert "1 times that the clock showed twice" in counted(report, "zone")
     assert column(run("azure-llm", tmp_path / "file.csv")[0], "arrival_time") == [0.0, 5400.0]
 
 
@@ -121,7 +122,7 @@ def test_real_azure(shared_traces: Path, service: str, rows: int, span: float, r
     assert lower(table, "prompt_tokens", *shares) == context and lower(table, "output_tokens", *shares) == generated
     assert counted(report, "failures").endswith(": 0 dropped") and counted(report, "repetitions").endswith(": 0 kept")
     assert not [line for line in report if "not sorted" in line] and "2023-11-16" in counted(report, "time 0")
-    assert service == "conv" or times[1] == 0.05196  # 18:17:03.9799600 and 18:17:04.0319600
+    assert service == "conv" or times[1] == 0.052  # 18:17:03.9799600 and 18:17:04.0319600
 
 
 def test_real_azure_services_together(shared_traces: Path):
@@ -194,7 +195,8 @@ def test_mooncake_ticks_are_kept_or_spread(tmp_path: Path):
 
 
 def test_hashes_of_different_files_are_never_equal(tmp_path: Path):
-    paths = [written(tmp_path, lines(MOON[:2]), "a.jsonl"), written(tmp_path, lines(MOON[1:2] + [{**MOON[0], "hash_ids": None}]), "b.jsonl")]
+    second = lines(MOON[1:2] + [{**MOON[0], "hash_ids": None}])
+    paths = [written(tmp_path, lines(MOON[:2]), "a.jsonl"), written(tmp_path, second, "b.jsonl")]
     table, report = run("mooncake", *paths)
     by_service = {s: {h for r in table.to_pylist() if r["service"] == s for h in r["prefix_hashes"] or []} for s in ("a", "b")}
     assert by_service["a"] == {0, 14, 15} and by_service["b"] == {1 << 40}
@@ -204,7 +206,8 @@ def test_hashes_of_different_files_are_never_equal(tmp_path: Path):
 def test_qwen_keeps_chats_and_turns(tmp_path: Path):
     table, report = run("qwen-bailian", written(tmp_path, lines(QWEN), "qwen_traceA_blksz_16.jsonl"))
     assert column(sound_requests(table), "arrival_time") == [0.5, 61.114]
-    assert [column(table, name) for name in ("chat_id", "parent_chat_id", "turn", "type")] == [[55, 159], [-1, 55], [1, 2], ["text", "search"]]
+    carried = [column(table, name) for name in ("chat_id", "parent_chat_id", "turn", "type")]
+    assert carried == [[55, 159], [-1, 55], [1, 2], ["text", "search"]]
     assert counted(report, "prefix blocks of 16").endswith("in 0 rows") and "beyond" not in table.column_names
 
 
@@ -330,7 +333,7 @@ def test_real_genai(shared_traces: Path):
         assert counted(report, f"status {status}").endswith(f": {count:,} rows")
     assert lower(table, "duration", 0.5, 0.99, 1.0) == [23, 106, 567]
     assert len(pc.unique(table["tenant"])) == 4_247
-    assert len(pc.unique(table["base_model"])) == 87 and table["base_model"].null_count == 1  # so 86 models, and one row without
+    assert len(pc.unique(table["base_model"])) == 87 and table["base_model"].null_count == 25  # so 86 models, and blank
     lora = table["num_lora"].to_numpy()
     assert [(lora == 0).sum(), (lora == 1).sum(), (lora > 1).sum()] == [22_329, 4_195, 299]
     assert table["prompt_length"].null_count == 25
