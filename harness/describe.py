@@ -1,6 +1,8 @@
 """What a person wants to know of a trace before replaying it: counts, arrivals, sizes, durations, load, peak demand."""
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +75,7 @@ def _services(table: pa.Table, cluster: "Cluster | None") -> dict[str, Any]:
     follows = np.concatenate([[False], service[1:] == service[:-1]])
     gpu_step = number * each[order] - np.where(follows, np.roll(number * each[order], 1), 0.0)
     core_step = number * cpus[order] - np.where(follows, np.roll(number * cpus[order], 1), 0.0)
-    result = _span(time)
+    result = _arrivals(time)
     result["services"] = len(pc.unique(table["service"]))
     result["replicas"] = quantiles(replicas)
     result["rows_by_service"] = _counts(table["service"])
@@ -98,9 +100,23 @@ def _requests(table: pa.Table, cluster: "Cluster | None") -> dict[str, Any]:
         if len(pc.unique(table[name])) > 1:
             result[f"requests_by_{name}"] = _counts(table[name])
     result["with_prefix_hashes"] = table.num_rows - table["prefix_hashes"].null_count
+    if result["with_prefix_hashes"]:
+        result["prefix_blocks_seen_before"] = prefix_reuse(table)
     if cluster is not None:
         result["cluster"] = _capacity(cluster)
     return result
+
+
+def prefix_reuse(table: pa.Table) -> float:
+    """Share of all prefix blocks that an unbounded cache would hold: those before the first block that no earlier request had."""
+    seen: set[int] = set()
+    blocks = hits = 0
+    for row in np.argsort(table["arrival_time"].to_numpy(), kind="stable"):
+        hashes = table["prefix_hashes"][int(row)].as_py() or []
+        blocks += len(hashes)
+        hits += next((i for i, block in enumerate(hashes) if block not in seen), len(hashes))
+        seen.update(hashes)
+    return hits / blocks if blocks else 0.0
 
 
 def quantiles(values: np.ndarray) -> dict[str, float]:
@@ -118,19 +134,77 @@ def _rate(count: float, span: float) -> float | None:
 
 
 def _arrivals(times: np.ndarray) -> dict[str, Any]:
-    """Span, mean rate and the busiest hour (hours counted from time 0)."""
+    """Span, mean rate, the busiest hour (hours counted from time 0) and how bursty they are."""
     result = _span(times)
     hours, counts = np.unique(np.floor_divide(times, HOUR_S), return_counts=True)
     busiest = int(np.argmax(counts))
-    gaps = np.diff(np.sort(times))
     result["arrivals"] = {
         "mean_per_hour": _rate(len(times) * HOUR_S, result["span_s"]),
         "peak_hour": int(counts[busiest]),
         "peak_hour_starts_s": float(hours[busiest] * HOUR_S),
-        "gap_cv": float(gaps.std() / gaps.mean()) if len(gaps) and gaps.mean() > 0 else None,
+        **burstiness(times),
         "sorted": bool((np.diff(times) >= 0).all()),
     }
     return result
+
+
+def burstiness(times: np.ndarray) -> dict[str, float | None]:
+    """How far arrivals (s, any order) are from a Poisson process, for which every figure but the autocorrelations is 1 (or its noise).
+
+    ``gap_cv``: coefficient of variation of the gaps. Of the counts in whole hours (whole minutes when there are fewer than 24 hours),
+    from the first arrival on: ``count_cv`` (standard deviation over mean), ``dispersion`` (variance over mean), and the autocorrelation
+    one bin and 24 bins later, None where the bins are too few. ``count_bin_s`` says which bins.
+    """
+    ordered = np.sort(times)
+    gaps = np.diff(ordered)
+    bin_s = HOUR_S if ordered[-1] - ordered[0] >= 24 * HOUR_S else 60.0
+    counts = counts_per(ordered, bin_s)
+    several = len(counts) > 1
+    return {
+        "gap_cv": float(gaps.std() / gaps.mean()) if len(gaps) and gaps.mean() > 0 else None,
+        "count_bin_s": bin_s,
+        "count_cv": float(counts.std() / counts.mean()) if several else None,
+        "dispersion": float(counts.var() / counts.mean()) if several else None,
+        "autocorrelation_1": autocorrelation(counts, 1),
+        "autocorrelation_24": autocorrelation(counts, 24),
+    }
+
+
+def counts_per(times: np.ndarray, bin_s: float) -> np.ndarray:
+    """Arrivals (s, ascending) in each whole bin of ``bin_s`` from the first arrival on, i64; none when the span is shorter."""
+    bins = int((times[-1] - times[0]) // bin_s)
+    index = np.floor_divide(times - times[0], bin_s).astype(np.int64)
+    return np.bincount(index[index < bins], minlength=bins) if bins else np.empty(0, np.int64)
+
+
+def autocorrelation(values: np.ndarray, lag: int) -> float | None:
+    """Sample autocorrelation of ``values`` at ``lag``; None when there are fewer than twice as many values, or they are all equal."""
+    if len(values) < 2 * lag + 2 or values.std() == 0:
+        return None
+    centred = values - values.mean()
+    return float((centred[lag:] * centred[:-lag]).sum() / (centred * centred).sum())
+
+
+def time_zero(table: pa.Table) -> datetime | None:
+    """What the clock of the trace showed at time 0, from the origin that the trace carries (``time 0 is 2017-09-04 10:30:41``)."""
+    found = re.search(r"time 0 is (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", _report(table))
+    return datetime.fromisoformat(found[1]) if found else None
+
+
+def monday_s(table: pa.Table) -> tuple[float, bool] | None:
+    """Where time 0 of ``table`` lies in the week: seconds from a Monday's midnight, and whether the weekday is known.
+
+    None when the trace does not say it; a trace may also say only that ``time 0 is local midnight``.
+    """
+    start = time_zero(table)
+    if start is not None:
+        return start.weekday() * DAY_S + start.hour * HOUR_S + start.minute * 60.0 + start.second, True
+    return (0.0, False) if "time 0 is local midnight" in _report(table) else None
+
+
+def _report(table: pa.Table) -> str:
+    lines = metadata_of(table).get("report")
+    return "; ".join(str(line) for line in lines) if isinstance(lines, list) else ""
 
 
 def _demand(submit: np.ndarray, end: np.ndarray, gpus: np.ndarray, cores: np.ndarray) -> dict[str, Any]:
@@ -205,36 +279,31 @@ def as_text(figures: Mapping[str, Any]) -> str:
     topics = {key: value for key, value in nested.items() if key not in tables}
     heads = (*QUANTILES, "mean")
     width = max(len(key) for key in figures) + 2
-    lines = [f"{key:<{width}}{_words(value)}{_days(key, value)}" for key, value in plain.items()]
+    lines = [f"{key:<{width}}{words(value, key)}" for key, value in plain.items()]
     if tables:
         lines += ["", " " * width + "".join(f"{name:>13}" for name in heads)]
-        lines += [f"{key:<{width}}" + "".join(f"{_words(value[name]):>13}" for name in heads) for key, value in tables.items()]
+        lines += [f"{key:<{width}}" + "".join(f"{words(value[name]):>13}" for name in heads) for key, value in tables.items()]
     for key, value in topics.items():
         lines += ["", *_block(key, list(value.items()), width)]
     for key, value in figures.get("origin", {}).items():
         several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        lines += ["", *(f"{f'origin: {key}' if i == 0 else '':<{width}}{_words(v)}" for i, v in enumerate(several))]
+        lines += ["", *(f"{f'origin: {key}' if i == 0 else '':<{width}}{words(v)}" for i, v in enumerate(several))]
     return "\n".join(lines)
 
 
 def _block(topic: str, items: Sequence[tuple[str, Any]], width: int) -> list[str]:
     """One line for each of the first items, their names and values aligned."""
     inner = max((len(name) for name, _ in items[:MOST_SHARES]), default=0) + 2
-    lines = [f"{name:<{inner}}{_words(value)}{_days(name, value)}" for name, value in items[:MOST_SHARES]]
+    lines = [f"{name:<{inner}}{words(value, name)}" for name, value in items[:MOST_SHARES]]
     if len(items) > MOST_SHARES:
         lines.append(f"and {len(items) - MOST_SHARES} more")
     return [f"{topic if i == 0 else '':<{width}}{line}" for i, line in enumerate(lines)]
 
 
-def _days(name: str, value: Any) -> str:
-    """`` (1.5 days)`` behind a long time."""
-    is_time = name.endswith("_s") and name not in ("gpu_s", "core_s") and not name.endswith("_per_s")
-    return f" ({value / DAY_S:,.1f} days)" if is_time and isinstance(value, float) and value >= DAY_S else ""
-
-
-def _words(value: Any) -> str:
+def words(value: Any, name: str = "") -> str:
+    """A figure as text; a long time, known by its ``name``, also in days."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_words(v)}" for key, v in value.items())
+        return ", ".join(f"{key} {words(v)}" for key, v in value.items())
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -242,5 +311,7 @@ def _words(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e4 or value == round(value) else f"{value:.4g}"
+        text = f"{value:,.0f}" if abs(value) >= 1e4 or value == round(value) else f"{value:.4g}"
+        is_time = name.endswith("_s") and name not in ("gpu_s", "core_s") and not name.endswith("_per_s")
+        return f"{text} ({value / DAY_S:,.1f} days)" if is_time and value >= DAY_S else text
     return str(value)

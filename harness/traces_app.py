@@ -1,47 +1,21 @@
 """``harness-traces``: import public traces, validate, describe, cut and generate traces in the contract's Parquet format."""
 
-import argparse
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from hashlib import file_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness import __version__
 from harness.errors import BadInput
-from harness.schema import KINDS, TRACES
-from harness.tables import (
-    cut,
-    kind_of,
-    metadata_of,
-    one_line,
-    read_parquet,
-    read_trace,
-    validate,
-    write_atomically,
-    write_batches,
-    write_table,
-)
-
-if TYPE_CHECKING:
-    from harness.topology import Cluster
-
-DEFAULT_CLUSTER = "rtx4090_x100"
-
-
-class Parser(argparse.ArgumentParser):
-    """Options of one command; what it does not understand is BadInput."""
-
-    def __init__(self, command: str, description: str) -> None:
-        super().__init__(f"harness-traces {command}", description=description, allow_abbrev=False,
-                         formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def error(self, message: str) -> Any:
-        raise BadInput(f"{one_line(message)}; see `{self.prog} --help`")
+from harness.schema import TRACES
+from harness.tables import kind_of, one_line, read_parquet, read_trace, validate, write_atomically, write_batches
+from harness.traces_command import Parser, first_line, load_cluster, refuse_overwriting, sha256, yaml_text
+from harness.traces_fit import run_compare, run_fit, run_generate
+from harness.traces_shape import run_merge, run_scale, run_slice
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +46,7 @@ def overview() -> str:
     """The help text of the command as a whole."""
     about = str(__doc__).replace("``", "")
     lines = ["usage: harness-traces COMMAND ..., `harness-traces COMMAND --help` says more", "", about, ""]
-    lines += [f"  {name:<10}{_first_line(run)}" for name, run in COMMANDS.items()]
+    lines += [f"  {name:<10}{first_line(run)}" for name, run in COMMANDS.items()]
     return "\n".join(lines)
 
 
@@ -84,7 +58,7 @@ def run_import(words: list[str]) -> int:
 
     usage = "harness-traces import FORMAT FILE... -o OUT [--option value]"
     if words[:1] in (["-h"], ["--help"]):
-        print(f"usage: {usage}\n\n{_first_line(run_import)}\n"
+        print(f"usage: {usage}\n\n{first_line(run_import)}\n"
               "`harness-traces import FORMAT --help` lists the options and rules of a format.\n\n"
               f"formats: {', '.join(format_names())}")
         return 0
@@ -100,7 +74,7 @@ def run_import(words: list[str]) -> int:
         parser.add_argument(*sorted(names), dest=f"option_{field.name}", metavar="|".join(allowed) or field.name.upper(),
                             help=f"{field.metadata['help']} (default: {_shown(field.default)})".replace("%", "%%"))
     given = parser.parse_intermixed_args(words[1:])
-    _refuse_overwriting(given.files, given.out)
+    refuse_overwriting(given.files, given.out)
     options = parse(module.Options, {
         field.name: value for field in listed(module.Options) if (value := getattr(given, f"option_{field.name}")) is not None
     })
@@ -108,12 +82,12 @@ def run_import(words: list[str]) -> int:
     if not isinstance(result, Mapping):
         schema = write_batches(result.batches() if isinstance(result, Spool) else [result], given.out, {
             "command": "import", "format": words[0], "version": __version__, "options": asdict(options), "report": report,
-            "files": [{"name": p.name, "sha256": _sha256(p)} for p in given.files],
+            "files": [{"name": p.name, "sha256": sha256(p)} for p in given.files],
         })
         done = f"wrote {given.out}: {kind_of(schema.empty_table(), str(given.out))}, {result.num_rows:,} rows"
     else:
         head = "".join(f"# {one_line(line, 500)}\n" for line in [f"Imported by harness-traces import {words[0]}.", *report])
-        write_atomically(given.out, lambda temporary: temporary.write_text(head + _yaml(result), encoding="utf-8"))
+        write_atomically(given.out, lambda temporary: temporary.write_text(head + yaml_text(result), encoding="utf-8"))
         done = f"wrote {given.out}: a cluster; copy it to conf/cluster, or name it in --cluster"
     print("\n".join([*report, done]))
     return 0
@@ -121,7 +95,7 @@ def run_import(words: list[str]) -> int:
 
 def run_validate(words: list[str]) -> int:
     """Lists every violation of the contract in the traces, with row numbers."""
-    parser = Parser("validate", _first_line(run_validate))
+    parser = Parser("validate", first_line(run_validate))
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path)
     given = parser.parse_intermixed_args(words)
     sound = True
@@ -144,64 +118,24 @@ def run_describe(words: list[str]) -> int:
     """Prints counts, arrivals, sizes, durations, peak demand, and the load on a cluster."""
     from harness.describe import as_text, describe
 
-    parser = Parser("describe", _first_line(run_describe))
+    parser = Parser("describe", first_line(run_describe))
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--cluster", help="name in conf/cluster, or a YAML file")
     parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--html", metavar="PAGE", type=Path, help="write one self-contained page, with pictures, to PAGE")
     given = parser.parse_intermixed_args(words)
-    figures = describe(read_trace(given.file), load_cluster(given.cluster) if given.cluster else None)
+    if given.html:
+        refuse_overwriting([given.file], given.html)
+    table, cluster = read_trace(given.file), load_cluster(given.cluster) if given.cluster else None
+    if given.html:
+        from harness.trace_page import trace_page
+
+        page = trace_page(table, given.file.name, cluster)
+        write_atomically(given.html, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+        print(f"wrote {given.html}")
+        return 0
+    figures = describe(table, cluster)
     print(json.dumps(figures, indent=2) if given.json else as_text(figures))
-    return 0
-
-
-def run_generate(words: list[str]) -> int:
-    """Draws a synthetic trace from a seeded generator."""
-    from harness.workload import generators, load, parameters
-
-    parser = Parser("generate", f"{_first_line(run_generate)}\n\ngenerators: {', '.join(generators())}")
-    parser.add_argument("name", metavar="NAME", help="generator")
-    parser.add_argument("parameters", nargs="*", metavar="KEY=VALUE", help="parameters of the generator")
-    parser.add_argument("--cluster", default=DEFAULT_CLUSTER, help="the loads are relative to it: a name in conf/cluster, "
-                        f"or a YAML file (default: {DEFAULT_CLUSTER})")
-    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("-o", "--out", required=True, type=Path, help="file to write")
-    given = parser.parse_intermixed_args(words)
-    if given.name not in generators():
-        raise BadInput(f"unknown generator '{one_line(given.name, 40)}', must be one of {', '.join(generators())}")
-    mapping = dict(_key_value(word) for word in given.parameters)
-    table = load(given.name, mapping, load_cluster(given.cluster), given.seed)
-    write_table(table, given.out, {
-        "command": "generate", "generator": given.name, "version": __version__, "seed": given.seed,
-        "cluster": Path(given.cluster).name, "parameters": asdict(parameters(given.name, mapping)),
-    })
-    print(f"wrote {given.out}: {kind_of(table, str(given.out))}, {table.num_rows:,} rows")
-    return 0
-
-
-def run_slice(words: list[str]) -> int:
-    """Cuts a part out of a trace: by time, kind, and number of rows, in this order."""
-    parser = Parser("slice", f"{_first_line(run_slice)}\n\n"
-                    "Rows keep their order. Of services, the replicas in force at --start begin there.")
-    parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument("--start", type=float, default=0.0, help="keep what arrives from then on, in s")
-    parser.add_argument("--end", type=float, default=float("inf"), help="keep what arrives before, in s")
-    parser.add_argument("--kind", choices=KINDS, help="keep that kind of jobs or services")
-    parser.add_argument("--first", type=int, help="keep that many of the earliest rows")
-    parser.add_argument("--rebase", action="store_true", help="count times from --start")
-    parser.add_argument("-o", "--out", required=True, type=Path, help="file to write")
-    given = parser.parse_intermixed_args(words)
-    if not (given.start >= 0 and given.end > given.start):
-        raise BadInput(f"--start {given.start:g} --end {given.end:g}: must be 0 <= start < end")
-    if given.first is not None and given.first < 1:
-        raise BadInput(f"--first {given.first}: must be at least 1")
-    table = read_trace(given.file)
-    part = cut(table, given.start, given.end, given.kind, given.first, given.rebase)
-    if not part.num_rows:
-        raise BadInput(f"{given.file}: no row is left of {table.num_rows:,}; `harness-traces describe` shows its span and kinds")
-    asked = {key: value for key, value in vars(given).items() if key in ("start", "end", "first", "kind", "rebase")}
-    asked["end"] = None if given.end == float("inf") else given.end
-    write_table(part, given.out, metadata_of(table) | {"slice": asked | {"of": given.file.name, "sha256": _sha256(given.file)}})
-    print(f"wrote {given.out}: {part.num_rows:,} of {table.num_rows:,} rows")
     return 0
 
 
@@ -209,9 +143,9 @@ def run_formats(words: list[str]) -> int:
     """Lists the formats that import understands."""
     from harness.readers import formats
 
-    Parser("formats", _first_line(run_formats)).parse_args(words)
+    Parser("formats", first_line(run_formats)).parse_args(words)
     for name, module in formats().items():
-        print(f"{name:<22}{_first_line(module)}")
+        print(f"{name:<22}{first_line(module)}")
     return 0
 
 
@@ -220,71 +154,17 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "validate": run_validate,
     "describe": run_describe,
     "generate": run_generate,
+    "fit": run_fit,
+    "compare": run_compare,
     "slice": run_slice,
+    "merge": run_merge,
+    "scale": run_scale,
     "formats": run_formats,
 }
 
 
-def load_cluster(name: str) -> "Cluster":
-    """The cluster in the YAML file ``name``, or of that name in conf/cluster. Raises BadInput."""
-    import yaml
-
-    from harness.topology import build, parse
-
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        homes = (Path(__file__).parent / "conf", Path(__file__).parents[1] / "conf")
-        folder = next((home for home in homes if home.is_dir()), homes[0]) / "cluster"
-        path = folder / f"{name}.yaml"
-        known = sorted(f.stem for f in folder.glob("*.yaml"))
-        if name not in known:
-            raise BadInput(f"--cluster {one_line(name, 60)}: unknown, must be a YAML file or one of {', '.join(known)}")
-    try:
-        section = yaml.safe_load(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{one_line(path)}: cannot be read ({one_line(error)})") from error
-    except yaml.YAMLError as error:
-        raise BadInput(f"{path}: is not YAML ({one_line(error)})") from error
-    if not isinstance(section, Mapping):
-        raise BadInput(f"{path}: must be a mapping with the keys of a cluster, such as name and groups")
-    return build(parse(section))
-
-
-def _key_value(word: str) -> tuple[str, Any]:
-    import yaml
-
-    key, sign, value = word.partition("=")
-    if not sign or not key:
-        raise BadInput(f"'{one_line(word, 60)}': parameters are KEY=VALUE")
-    try:
-        return key.removeprefix("workload."), yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise BadInput(f"{one_line(word, 60)}: the value is not YAML ({one_line(error, 80)})") from error
-
-
-def _refuse_overwriting(files: Sequence[Path], out: Path) -> None:
-    for path in files:
-        if path.exists() and out.exists() and path.samefile(out):
-            raise BadInput(f"{out}: is the file to read, the output must be another one")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
-
-
-def _yaml(value: Mapping[str, Any]) -> str:
-    import yaml
-
-    return yaml.safe_dump(dict(value), sort_keys=False, default_flow_style=None, width=130)
-
-
 def _shown(default: Any) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default) or "none"
-
-
-def _first_line(thing: Any) -> str:
-    return str(thing.__doc__).strip().splitlines()[0]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from typing import Any
 
 from harness.bench.cells import cells
 from harness.bench.commands import commands
-from harness.bench.imports import imports
+from harness.bench.imports import imports, request_imports
 from harness.bench.large import large
 from harness.bench.machine import machine
 from harness.bench.peers import peers
@@ -30,7 +31,8 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, placements, commands, cells, imports, peers)
+SECTIONS: tuple[Section, ...] = (
+    referees, fifo, growth, searches, wide_searches, placements, commands, cells, imports, request_imports, peers)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")
@@ -54,12 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description="Measures speed and memory against the budgets.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look at the table, no verdict on the budgets")
-    parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout")
+    parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout, and "
+                        "import 100,000,000 requests")
     parser.add_argument("--large", action="store_true", help="only the trace that is streamed, 100 million jobs (2 million with --quick)")
     parser.add_argument("--json", type=Path, default=JSON, metavar="FILE", help=f"where the same goes as JSON (default: {JSON})")
     options = parser.parse_args(arguments)
     sections = (large,) if options.large else (*SECTIONS, suites if options.long else unmeasured)
-    return run(QUICK if options.quick else Sizes(), options.json, sections)
+    sizes = QUICK if options.quick else Sizes()
+    return run(replace(sizes, request_rows=sizes.long_request_rows) if options.long else sizes, options.json, sections)
 
 
 def run(sizes: Sizes, file: Path, sections: Sequence[Section]) -> int:

@@ -1,4 +1,4 @@
-"""Import of a long job trace as a user runs it: rows per second and peak memory, for a CSV and for output of sacct."""
+"""Import of long traces as a user runs it: rows per second and peak memory, for jobs as CSV and from sacct, and for requests."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +33,39 @@ def imports(sizes: Sizes, folder: Path) -> Iterator[Row]:
                   detail=f"{taken.wall_s:.1f} s, {taken.cpu_s:.1f} s of processor time")
         path.unlink()
         out.unlink()
+
+
+def request_imports(sizes: Sizes, folder: Path) -> Iterator[Row]:
+    """``sizes.request_rows`` requests of two services on one clock, each in order in a file of its own, as Azure's of 2024 are."""
+    paths, out = [folder / f"AzureLLMInferenceTrace_{service}_1week.csv" for service in ("code", "conv")], folder / "requests.parquet"
+    for number, (path, share) in enumerate(zip(paths, (0.38, 0.62), strict=True)):
+        write_azure(path, int(sizes.request_rows * share), number)
+    text = sum(path.stat().st_size for path in paths) / 2**20
+    taken = cost([sys.executable, "-m", "harness.traces_app", "import", "azure-llm", *map(str, paths), "-o", str(out)])
+    what = f"import of {sizes.request_rows:,} requests of two services, azure-llm"
+    yield Row(f"{what}: peak memory", taken.peak_mib, "MiB", TARGET_MIB, detail=f"{text:,.0f} MiB of text")
+    yield Row(what, sizes.request_rows / taken.wall_s, "rows/s", of_machine=True,
+              detail=f"{taken.wall_s:.1f} s, {taken.cpu_s:.1f} s of processor time")
+    for path in (*paths, out):
+        path.unlink()
+
+
+def write_azure(path: Path, rows: int, seed: int) -> None:
+    """A file of Azure's trace of 2024, ``rows`` requests over a week."""
+    from pyarrow import csv
+
+    rng = np.random.default_rng([SEED, seed])
+    now = np.int64(1_715_299_200_000_000)
+    options = csv.WriteOptions(quoting_style="none", include_header=False)
+    with pa.OSFile(str(path), "wb") as file:
+        file.write(b"TIMESTAMP,ContextTokens,GeneratedTokens\n")
+        for start in range(0, rows, CHUNK_ROWS):
+            size = min(CHUNK_ROWS, rows - start)
+            times = now + np.cumsum(rng.exponential(7 * 86_400e6 / rows, size)).astype(np.int64)
+            now = times[-1]
+            stamps = pc.binary_join_element_wise(pa.array(times.astype("datetime64[us]")).cast(pa.string()), "+00:00", "")
+            csv.write_csv(pa.table({"TIMESTAMP": stamps, "ContextTokens": rng.integers(1, 8_000, size),
+                                    "GeneratedTokens": rng.integers(1, 1_000, size)}), file, options)
 
 
 def write_philly(path: Path, rows: int) -> None:

@@ -67,6 +67,10 @@ class Clock:
             raise BadInput(f"{source}: column {name}: some times name their zone and others do not; --tz must say the zone of the latter")
         return seconds, later
 
+    def utc(self, wall: np.ndarray) -> np.ndarray:
+        """UTC seconds of wall-clock seconds in the zone, as they are without one; the first of two alike."""
+        return self._utc(wall)[0]
+
     def in_order(self, earlier: np.ndarray, time: np.ndarray, later: np.ndarray) -> np.ndarray:
         """``time`` with those that come before ``earlier`` moved to the second of the two hours, where the clock showed two."""
         move = (time < earlier) & (later > 0)

@@ -6,8 +6,9 @@ without nulls where none may be, finite and within its bounds.
 
 from harness.tables.arrays import read_array
 from harness.tables.blocks import TraceFile
-from harness.tables.checks import checked, fill_defaults, kind_of, rows_text, summary, validate
-from harness.tables.cut import TIME_COLUMN, cut
+from harness.tables.checks import TIME_COLUMN, checked, fill_defaults, kind_of, rows_text, summary, validate
+from harness.tables.cut import cut
+from harness.tables.merge import merge, own_blocks
 from harness.tables.parquet import TableWriter, metadata_of, read_parquet, read_trace, write_atomically, write_batches, write_table
 from harness.tables.sniff import one_line, seems
 
@@ -19,8 +20,10 @@ __all__ = [
     "cut",
     "fill_defaults",
     "kind_of",
+    "merge",
     "metadata_of",
     "one_line",
+    "own_blocks",
     "read_array",
     "read_parquet",
     "read_trace",

@@ -14,6 +14,9 @@ from harness.errors import BadInput
 from harness.schema import MILLI, TRACES, Column, Table, names
 from harness.tables.sniff import one_line
 
+TIME_COLUMN = {"jobs": "submit_time", "services": "time", "requests": "arrival_time"}
+"""Kind of trace -> the column of its arrivals."""
+
 ROWS_SHOWN = 5
 VIOLATIONS_SHOWN = 3
 _EXACT = 2**53

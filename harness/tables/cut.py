@@ -5,9 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
-from harness.tables.checks import kind_of
-
-TIME_COLUMN = {"jobs": "submit_time", "services": "time", "requests": "arrival_time"}
+from harness.tables.checks import TIME_COLUMN, kind_of
 
 
 def cut(table: pa.Table, start: float, end: float, kind: str | None, first: int | None, rebase: bool) -> pa.Table:

@@ -108,7 +108,7 @@ def write_batches(batches: Iterable[pa.Table], path: str | Path, metadata: Mappi
     first = next(rest).replace_schema_metadata(packed)
 
     def write(temporary: Path) -> None:
-        with pq.ParquetWriter(temporary, first.schema, compression="zstd", write_page_checksum=True) as writer:
+        with pq.ParquetWriter(temporary, first.schema, **FORMAT) as writer:
             writer.write_table(first)
             for batch in rest:
                 writer.write_table(batch.replace_schema_metadata(packed))

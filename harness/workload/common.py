@@ -51,6 +51,16 @@ class Stream(IntEnum):
     JITTER = 16
     CLASS_SHARE = 17
     PACKING = 18
+    FITTED_DAY = 40
+    FITTED_BIN = 41
+    FITTED_COUNT = 42
+    FITTED_PLACE = 43
+    FITTED_BATCH = 44
+    FITTED_SIZE = 45
+    FITTED_DURATION = 46
+    FITTED_TENANT = 47
+    FITTED_TOKENS = 48
+    STANDING = 49
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.schema import JOBS, REQUESTS
-from harness.tables import TraceFile, checked, kind_of, read_trace
+from harness.tables import TIME_COLUMN, TraceFile, checked, kind_of, own_blocks, read_trace
 from harness.workload.classes import apply_rules, matching
 from harness.workload.common import Stream, check_number, generator, in_order, milliseconds
 from harness.workload.services import expand
@@ -77,9 +77,8 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
     trace = _cut(in_order([trace], time), time, params)
     if params.shift_to_zero:
         trace = _move(trace, time, trace[time].to_numpy() - trace[time][0].as_py())
-    if params.time_scale != 1.0:
-        trace = _move(trace, time, trace[time].to_numpy() * params.time_scale)
-    trace = _scale_load(trace, schema_table[0].name, time, params, seed)
+    trace = squeeze(trace, params.time_scale)
+    trace = scale_load(trace, params.load_scale, params.jitter_s, seed)
     if params.map:
         trace = checked(apply_rules(trace, schema_table, params.map, seed), schema_table, f"{params.path} after workload.map")
     return trace.combine_chunks()
@@ -142,17 +141,33 @@ def _move(trace: pa.Table, time: str, moved: np.ndarray) -> pa.Table:
     return trace.set_column(at, trace.schema.field(at), pa.array(moved))
 
 
-def _scale_load(trace: pa.Table, name: str, time: str, params: Params, seed: int) -> pa.Table:
-    """Independent thinning below 1, seeded superposition of jittered copies above; sorted by time.
+def squeeze(trace: pa.Table, time_scale: float) -> pa.Table:
+    """``trace`` with all arrivals at ``time_scale`` times their times; durations stay."""
+    time = TIME_COLUMN[kind_of(trace, "trace")]
+    return trace if time_scale == 1.0 else _move(trace, time, trace[time].to_numpy() * time_scale)
 
-    Raises BadInput when no row is left.
+
+def scale_load(trace: pa.Table, load_scale: float, jitter_s: float, seed: int) -> pa.Table:
+    """Jobs or requests with ``load_scale`` times the load, on the same clock; sorted by time.
+
+    Below 1 each row is kept with that probability; above 1 copies are added, each submitted up to ``jitter_s`` later than its
+    original (uniformly; past the end it wraps around), renamed ID+1, ID+2, ... A copied request has prefix blocks of its own, as another
+    user's would be. Of services the replicas are multiplied, and rounded. Raises BadInput when no row is left.
     """
-    whole = floor(params.load_scale)
-    drawn = generator(seed, Stream.THINNING).random(trace.num_rows) < params.load_scale - whole
+    kind = kind_of(trace, "trace")
+    if kind == "services":
+        replicas = np.rint(trace["replicas"].to_numpy() * load_scale).astype(np.int64)
+        at = trace.column_names.index("replicas")
+        return trace.set_column(at, trace.schema.field(at), pa.array(replicas).cast(trace.schema.field(at).type))
+    requests = kind == "requests"
+    trace = in_order([trace], TIME_COLUMN[kind])
+    name, time = ("request_id", "arrival_time") if requests else ("job_id", "submit_time")
+    whole = floor(load_scale)
+    drawn = generator(seed, Stream.THINNING).random(trace.num_rows) < load_scale - whole
     if whole == 0:
         trace = trace.filter(pa.array(drawn))
         if not trace.num_rows:
-            raise BadInput(f"workload.load_scale={params.load_scale}: no row is left; raise it")
+            raise BadInput(f"workload.load_scale={load_scale}: no row is left; raise it")
         return trace
     start = float(trace[time][0].as_py())
     span = float(trace[time][-1].as_py()) - start
@@ -163,10 +178,11 @@ def _scale_load(trace: pa.Table, name: str, time: str, params: Params, seed: int
     layers = [trace]
     for k in range(1, whole + 1):
         copy = trace if k < whole else trace.filter(pa.array(drawn))
-        late = generator(seed, Stream.JITTER, k).random(copy.num_rows) * params.jitter_s
+        late = generator(seed, Stream.JITTER, k).random(copy.num_rows) * jitter_s
         moved = copy[time].to_numpy() - start + late
         wrapped = np.where(moved > span, np.mod(moved, span) if span > 0 else 0.0, moved)
         copy = _move(copy, time, milliseconds(start + wrapped))
         named = pc.binary_join_element_wise(copy[name], f"{mark}{k}", "")
-        layers.append(copy.set_column(copy.column_names.index(name), copy.schema.field(name), named))
+        copy = copy.set_column(copy.column_names.index(name), copy.schema.field(name), named)
+        layers.append(own_blocks(copy, k) if requests else copy)
     return in_order(layers, time)

@@ -1,0 +1,70 @@
+"""Several traces of one kind as one."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.errors import BadInput
+from harness.schema import TRACES
+from harness.tables.checks import TIME_COLUMN, checked, kind_of
+from harness.tables.sniff import one_line
+
+MARKED = {"jobs": "tenant", "services": "service", "requests": "service"}
+"""Kind of trace -> the column that says from which trace a row comes."""
+
+OWN_BLOCKS = 1 << 52
+"""Prefix hashes of trace k are shifted by k times this."""
+
+
+def merge(traces: Mapping[str, pa.Table], starts_s: Sequence[float] | None = None) -> pa.Table:
+    """The rows of all ``traces`` (name -> trace), sorted by arrival; ties in the order of the traces, then of their rows.
+
+    A job or request is renamed NAME/ID, always, so that ids stay unique. Its tenant (jobs) or service (services, requests) becomes
+    NAME/what it was, or NAME alone when it was empty. Prefix hashes of different traces are made different. ``starts_s``: what each
+    trace's times are moved by; None leaves them as they are, on one clock. Columns beyond the schema that one trace lacks are null there.
+    Raises BadInput for traces of different kinds, columns of types that do not go together, and a move before time 0.
+    """
+    kinds = {name: kind_of(table, name) for name, table in traces.items()}
+    kind = next(iter(kinds.values()))
+    if other := next((name for name, found in kinds.items() if found != kind), None):
+        raise BadInput(f"{other}: holds {kinds[other]}, the first trace {kind}; only traces of one kind go together")
+    parts = []
+    for number, (name, table) in enumerate(traces.items()):
+        table = _moved(table, kind, name, starts_s[number] if starts_s else 0.0)
+        if kind != "services":
+            table = _replaced(table, TRACES[kind][0], pc.binary_join_element_wise(name, table[TRACES[kind][0]], "/"))
+        was = pc.fill_null(table[MARKED[kind]], "")
+        table = _replaced(table, MARKED[kind], pc.if_else(pc.equal(was, ""), name, pc.binary_join_element_wise(name, was, "/")))
+        parts.append(own_blocks(table, number) if kind == "requests" else table)
+    try:
+        whole = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise BadInput(f"{', '.join(traces)}: have columns of types that do not go together ({one_line(error)})") from error
+    order = np.argsort(whole[TIME_COLUMN[kind]].to_numpy(), kind="stable")
+    return checked(whole.take(pa.array(order)).combine_chunks(), TRACES[kind][1], "the merged trace")
+
+
+def own_blocks(requests: pa.Table, number: int) -> pa.Table:
+    """``requests`` with prefix hashes that no trace of another ``number`` has."""
+    column = requests["prefix_hashes"].combine_chunks()
+    if not number or column.null_count == len(column):
+        return requests
+    shifted = pc.add(column.values, pa.scalar(number * OWN_BLOCKS, pa.int64()))
+    lists = pa.ListArray.from_arrays(column.offsets, shifted, mask=column.is_null() if column.null_count else None)
+    return _replaced(requests, "prefix_hashes", lists)
+
+
+def _moved(table: pa.Table, kind: str, name: str, start_s: float) -> pa.Table:
+    if not start_s:
+        return table
+    column = TIME_COLUMN[kind]
+    if table.num_rows and pc.min(table[column]).as_py() + start_s < 0:
+        raise BadInput(f"{name}: moved by {start_s:g} s its first arrival would be before time 0")
+    table = _replaced(table, column, pc.add(table[column], start_s))
+    return _replaced(table, "end_time", pc.add(table["end_time"], start_s)) if kind == "jobs" else table
+
+
+def _replaced(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, values)

@@ -1,0 +1,207 @@
+"""From a trace to the parameters of `harness.workload.fitted`: a few hundred numbers, no rows.
+
+Moments are matched one scale after the other: means by hour and weekday, then the variance and lag-1 covariance of what is left
+by day, then by bin; short gaps beyond those of a Poisson process become batches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.errors import BadInput
+from harness.schema import MILLI
+from harness.tables import TIME_COLUMN, kind_of
+from harness.workload import arrivals
+from harness.workload.common import DAY_S, HOUR_S
+from harness.workload.fitted import SETTABLE, SHARES, SIZE, ClassFit, Params
+
+MOST_SIZES, MOST_TENANTS = 40, 20
+BUCKETS = (0.0, 0.001, 1.0, 2.0, 8.0, 9.0)
+"""Sizes (GPUs of a job) from which on durations are fitted apart: none, part of one, 1, several, a server, more."""
+
+LEAST_ROWS = 100
+"""Rows below which a bucket of sizes is fitted together with the next smaller one."""
+
+SHORT_GAP = 0.05
+"""Gaps below this part of the mean gap may be those of a batch."""
+
+CLASSES = {"jobs": ("kind", "priority", "preemptible"), "requests": ("service",)}
+
+
+def fit(table: pa.Table, about: str, week_s: float | None = None, by: Sequence[str] | None = None) -> dict[str, Any]:
+    """The parameters of ``fitted`` for a jobs or requests trace, ready for YAML; its key ``days`` is the length of the trace.
+
+    ``week_s``: seconds from a Monday's midnight to time 0 of the trace (None: taken as 0, so that hours count from time 0). ``by``:
+    columns that tell classes apart, by default kind, priority and preemptible of jobs, and the service of requests.
+    Raises BadInput for services, fewer than 2 rows, and unknown columns.
+    """
+    kind = kind_of(table, "trace")
+    if kind == "services":
+        raise BadInput("a services trace says what was wanted, not what arrived: fit jobs or requests")
+    by = tuple(by or CLASSES[kind])
+    for name in by:
+        if name not in table.column_names:
+            raise BadInput(f"--by {name}: the trace has no such column; it has {', '.join(table.column_names)}")
+    times = table[TIME_COLUMN[kind]].to_numpy()
+    if len(times) < 2 or not times.max() > times.min():
+        raise BadInput("the trace has no span: a fit needs arrivals at two instants at least")
+    first, span = float(times.min()), float(times.max() - times.min())
+    bin_s = HOUR_S if span >= 2 * DAY_S else 60.0
+    week = (week_s or 0.0) + first
+    classes = []
+    for name, mask in _classes(table, by).items():
+        part = table.filter(pa.array(mask))
+        process = _process(np.sort(part[TIME_COLUMN[kind]].to_numpy()) - first, span, bin_s, week % arrivals.WEEK_S)
+        marks = _job_marks(part) if kind == "jobs" else _request_marks(part)
+        classes.append(_plain(asdict(ClassFit(name=name, **process, **marks, tenants=_tenants(part)))))
+    defaults = asdict(ClassFit("", 0.0))
+    kept = [{key: value for key, value in c.items() if value != defaults[key] or key in ("name", "per_hour")} for c in classes]
+    params = asdict(Params(about=about, kind=kind, days=_round(span / DAY_S, 4), start_hour=_round(week % arrivals.WEEK_S / HOUR_S, 4),
+                           bin_s=bin_s, classes=kept))
+    return {"generator": "fitted", **params}
+
+
+def _classes(table: pa.Table, by: Sequence[str]) -> dict[str, np.ndarray]:
+    """Name of each class, its values in turn, -> mask of its rows, the most frequent first."""
+    parts = []
+    for name in by:
+        column = table[name]
+        if pa.types.is_boolean(column.type):
+            words = pc.if_else(column, name, f"not-{name}")
+        else:
+            words = pc.fill_null(column.cast(pa.string()), "")
+            words = words if pa.types.is_string(column.type) else pc.binary_join_element_wise(name, words, "-")
+        if len(pc.unique(words)) > 1:
+            parts.append(words)
+    if not parts:
+        return {(table[by[0]][0].as_py() or "all") if pa.types.is_string(table[by[0]].type) else "all": np.ones(table.num_rows, bool)}
+    joined = pc.binary_join_element_wise(*parts, "-") if len(parts) > 1 else parts[0]
+    coded = joined.combine_chunks().dictionary_encode()
+    codes, names = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+    order = np.argsort(-np.bincount(codes), kind="stable")
+    return {names[i] or "none": codes == i for i in order}
+
+
+def _process(times: np.ndarray, span: float, bin_s: float, week: float) -> dict[str, Any]:
+    """The arrival process of one class; ``times`` ascend from 0 to at most ``span``."""
+    mean_gap = span / len(times)
+    gaps = np.diff(times)
+    short = gaps <= SHORT_GAP * mean_gap
+    batch = [1.0, 0.0]
+    if len(gaps) > 100:
+        by_chance = 1.0 - np.exp(-SHORT_GAP)
+        together = (short.mean() - by_chance) / (1.0 - by_chance)
+        if together > 0.05:
+            batch = [1.0 / (1.0 - min(together, 0.95)), float(gaps[short].mean())]
+    bins = max(int(span // bin_s), 1)
+    counts = np.bincount(np.minimum(np.floor_divide(times, bin_s).astype(np.int64), bins), minlength=bins + 1)[:bins].astype(np.float64)
+    middle = week + (np.arange(bins) + 0.5) * bin_s
+    hour, weekday, day_of = (np.floor_divide(middle, HOUR_S).astype(np.int64) % 24, np.floor_divide(middle, DAY_S).astype(np.int64) % 7,
+                             np.floor_divide(middle, DAY_S).astype(np.int64) - int(week // DAY_S))
+    rate = len(times) * bin_s / span
+    by_hour = _factors(counts / rate, hour, 24) if span >= 2 * DAY_S else np.ones(24)
+    by_weekday = _factors(counts / rate / np.maximum(by_hour[hour], 1e-9), weekday, 7) if span >= 7 * DAY_S else np.ones(7)
+    expected = rate * by_hour[hour] * by_weekday[weekday]
+    noise = 2.0 * batch[0] - 1.0
+    day, level = [0.0, 0.0], np.ones(bins)
+    if span >= 7 * DAY_S:
+        daily = np.bincount(day_of, weights=counts)
+        wanted = np.maximum(np.bincount(day_of, weights=expected), 1e-9)
+        day = _modulation(daily, wanted, noise)
+        level = (daily / wanted)[day_of]
+    within = _modulation(counts, np.maximum(expected * level, 1e-9), noise)
+    return {"per_hour": _round(len(times) * HOUR_S / span), "hour": [_round(f, 3) for f in by_hour] if span >= 2 * DAY_S else [],
+            "weekday": [_round(f, 3) for f in by_weekday] if span >= 7 * DAY_S else [], "day": [_round(v, 3) for v in day],
+            "bin": [_round(v, 3) for v in within], "batch": [_round(batch[0], 3), _round(batch[1])]}
+
+
+def _factors(relative: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Mean of ``relative`` in each group over the mean of all; 1 where a group has no bin."""
+    number = np.bincount(group, minlength=groups)
+    total = np.bincount(group, weights=relative, minlength=groups)
+    mean = np.divide(total, number, out=np.full(groups, np.nan), where=number > 0)
+    return np.where(np.isnan(mean), 1.0, mean / max(relative.mean(), 1e-12))
+
+
+def _modulation(counts: np.ndarray, expected: np.ndarray, noise: float) -> list[float]:
+    """Sigma and rho of the log-normal AR(1) factor behind ``counts``: their variance and lag-1 covariance beyond the noise of batches.
+
+    Given the factors, the variance of a count is ``noise`` times its mean (2 m - 1 for batches of geometric size with mean m).
+    """
+    rest = counts - expected
+    variance = float(((rest * rest).sum() - noise * expected.sum()) / (expected * expected).sum())
+    sigma = arrivals.sigma_of(variance)
+    if len(counts) < 3:
+        return [sigma, 0.0]
+    covariance = float((rest[1:] * rest[:-1]).sum() / (expected[1:] * expected[:-1]).sum())
+    return [sigma, arrivals.correlation_of(covariance, sigma)]
+
+
+def _job_marks(part: pa.Table) -> dict[str, Any]:
+    sizes = np.column_stack([part[name].to_numpy().astype(np.float64) for name in SIZE])
+    distinct, which, counts = np.unique(sizes, axis=0, return_inverse=True, return_counts=True)
+    total = distinct[:, 0] * distinct[:, 1] * distinct[:, 2] / MILLI
+    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_SIZES])
+    scale = np.maximum(distinct[kept].std(0), 1e-9)
+    weight = np.zeros(len(kept))
+    for i, row in enumerate(distinct):
+        far = np.abs(np.log1p(total[kept]) - np.log1p(total[i])) * 10.0 + (np.abs(distinct[kept] - row) / scale).sum(1)
+        weight[int(np.argmin(far))] += counts[i]
+    order = np.argsort(-weight, kind="stable")
+    entries = [[_round(weight[i] / weight.sum()), *(_round(v, 6) for v in distinct[kept[i]])] for i in order if weight[i] > 0]
+    gpus, duration = total[which.ravel()], part["duration"].to_numpy()
+    buckets: list[dict[str, Any]] = []
+    starts = [start for start in BUCKETS if (gpus >= start).any()]
+    mine = np.searchsorted(starts, gpus, side="right") - 1
+    held = np.zeros(len(gpus), bool)
+    for i, start in enumerate(starts):
+        held |= mine == i
+        if held.sum() >= LEAST_ROWS or (i == len(starts) - 1 and not buckets):
+            buckets.append({"from_gpus": start if buckets else 0.0, "quantiles": _quantiles(duration[held])})
+            held = np.zeros(len(gpus), bool)
+    constant = {name: part[name][0].as_py() for name in SETTABLE if len(pc.unique(part[name])) == 1}
+    defaults = {"priority": 0, "preemptible": False, "affinity": "none", "affinity_domain": "auto", "gpu_model": None, "kind": "batch",
+                "checkpoint_interval_s": None, "restart_cost_s": 0.0, "network_domain": "none", "network_mode": "none"}
+    return {"sizes": entries, "durations": buckets, "set": {name: value for name, value in constant.items() if value != defaults[name]}}
+
+
+def _request_marks(part: pa.Table) -> dict[str, Any]:
+    from scipy.stats import spearmanr
+
+    prompt, output = part["prompt_tokens"].to_numpy(), part["output_tokens"].to_numpy()
+    varied = len(prompt) > 2 and prompt.std() > 0 and output.std() > 0
+    correlation = float(spearmanr(prompt, output).statistic) if varied else 0.0
+    return {"prompt": _quantiles(prompt), "output": _quantiles(output), "rank_correlation": _round(correlation, 3)}
+
+
+def _quantiles(values: np.ndarray) -> list[float]:
+    return [_round(float(value)) for value in np.quantile(values, SHARES)]
+
+
+def _tenants(part: pa.Table) -> dict[str, float]:
+    """Shares of the largest tenants, the rest together as ``others``; {} when there is one only."""
+    pairs = sorted(((v["counts"].as_py(), v["values"].as_py() or "") for v in pc.value_counts(part["tenant"].combine_chunks())),
+                   key=lambda pair: (-pair[0], pair[1]))
+    if len(pairs) < 2:
+        return {pairs[0][1]: 1.0} if pairs[0][1] else {}
+    shares = {name: _round(count / part.num_rows) for count, name in pairs[:MOST_TENANTS]}
+    rest = sum(count for count, _ in pairs[MOST_TENANTS:])
+    return shares | ({"others": _round(rest / part.num_rows)} if rest else {})
+
+
+def _round(value: float, digits: int = 5) -> float:
+    """``value`` with so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers as int, so that YAML shows them so."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value
