@@ -30,10 +30,12 @@ from harness.topology import Cluster, build, parse
 NOT_HASHED = ("out", "progress", "force", "dry_run")
 """Keys of a configuration that do not change what a cell is."""
 
-INPUT_FILES = (("workload", "path"), ("policy", "file"), ("cluster", "from_flextopo"))
-"""Keys of a configuration that name files whose contents matter."""
+INPUT_FILES = (("workload", "path"), ("workload", "paths"), ("policy", "file"), ("cluster", "from_flextopo"))
+"""Keys of a configuration that name files, or lists of them, whose contents matter."""
 
 TIE_RULES = "instants: finish, end of grace, tick, arrival, by index; queue: key, submit_time, index; servers: lowest index"
+
+SERVING_TIE_RULES = "instants: steps by replica, operations and moves, tick, arrivals, by index; queues: key, index; replicas: lowest index"
 
 FAILED = "failed"
 """Folder beside the cells that keeps what is known of those that failed."""
@@ -66,9 +68,10 @@ class Cell:
         """sha256 of every input file, by the key and name that the configuration gives."""
         found = {}
         for group, key in INPUT_FILES:
-            name = self.config.get(group, {}).get(key)
-            if name:
-                found[f"{group}.{key}={name}"] = file_hash(Path(str(name)))
+            names = self.config.get(group, {}).get(key)
+            for name in names if isinstance(names, list) else [names]:
+                if name:
+                    found[f"{group}.{key}={name}"] = file_hash(Path(str(name)))
         return found
 
     @property
@@ -162,43 +165,86 @@ def _row(cell: Cell) -> dict[str, Any]:
 
 
 def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | None) -> None:
-    from harness.cluster.build import Rules
-    from harness.cluster.hooks import load_policy
-    from harness.cluster.replay import replay
-    from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
-
     config = cell.config
     began = time.perf_counter()
-    policy = load_policy(config["policy"]["name"], config["policy"].get("file"), _policy_params(config["policy"]))
     inputs = cell.inputs()
-    cluster, trace = _load(json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True), config["seed"])
-    preemption, horizon = config["preemption"], config["horizon_s"]
-    rules = Rules(config["pinning"], preemption["grace_s"], preemption["min_runtime_s"], preemption["max_evictable"],
-                  np.inf if horizon is None else horizon, config["seed"], _speeds(config))
-    replaying = time.perf_counter()
+    sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)
+    cluster, trace = _load(sections, config["seed"])
+    serves = "request_id" in trace.column_names
+    policy = _policy(config["policy"], serves)
     tell = report and (lambda events, arrived: report(events, arrived, trace.num_rows))
-    outcome = replay(trace, cluster, policy, rules, tell)
-    replayed = time.perf_counter() - replaying
-
-    jobs = jobs_table(outcome)
-    preemptions = preemptions_table(outcome)
-    utilization = utilization_table(outcome, config["interval_s"], config["warmup_s"])
-    metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
-    for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
+    fill = _serving if serves else _cluster
+    tables, metrics, about = fill(config, cluster, trace, policy, tell)
+    for name, table in tables.items():
         write_table(table, folder / f"{name}.parquet")
     (folder / "summary.json").write_text(json.dumps(metrics, indent=1))
     (folder / ".hydra").mkdir()
     for name, text in cell.hydra.items():
         (folder / ".hydra" / name).write_text(text)
     manifest = {
-        **_row(cell), "inputs": inputs, "seed": config["seed"], "tie_rules": TIE_RULES, "events": outcome.events,
-        "capped_servers": outcome.capped, "cluster_notes": list(cluster.notes), "replay_wall_s": round(replayed, 6),
-        "wall_s": round(time.perf_counter() - began, 6),
+        **_row(cell), "inputs": inputs, "seed": config["seed"], **about, "wall_s": round(time.perf_counter() - began, 6),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "git_commit": _git_commit(),
         "versions": {"harness": __version__, "python": platform.python_version(),
                      **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow", "hydra-core")}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str))
+
+
+Filled = tuple[dict[str, pa.Table], dict[str, Any], dict[str, Any]]
+"""What either half makes of a cell: its tables by name, its metrics, and facts for the manifest."""
+
+
+def _cluster(config: Mapping[str, Any], cluster: Cluster, trace: pa.Table, policy: Any, tell: Any) -> Filled:
+    """The job-level half."""
+    from harness.cluster.build import Rules
+    from harness.cluster.replay import replay
+    from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
+
+    preemption, horizon = config["preemption"], config["horizon_s"]
+    rules = Rules(config["pinning"], preemption["grace_s"], preemption["min_runtime_s"], preemption["max_evictable"],
+                  np.inf if horizon is None else horizon, config["seed"], _speeds(config))
+    replaying = time.perf_counter()
+    outcome = replay(trace, cluster, policy, rules, tell)
+    replayed = time.perf_counter() - replaying
+    jobs, utilization = jobs_table(outcome), utilization_table(outcome, config["interval_s"], config["warmup_s"])
+    tables = {"jobs": jobs, "preemptions": preemptions_table(outcome), "utilization": utilization}
+    about = {"tie_rules": TIE_RULES, "events": outcome.events, "capped_servers": outcome.capped, "cluster_notes": list(cluster.notes),
+             "replay_wall_s": round(replayed, 6)}
+    return tables, summary(outcome, cluster, jobs, utilization, config["warmup_s"]), about
+
+
+def _serving(config: Mapping[str, Any], cluster: Cluster, trace: pa.Table, policy: Any, tell: Any) -> Filled:
+    """The request-level half: the pool takes the cluster's place."""
+    from harness.metrics.requests import requests_table
+    from harness.metrics.serving import serving_summary, serving_utilization
+    from harness.serving.pool import parse as parse_pool
+    from harness.serving.replay import replay
+
+    pool, horizon = parse_pool(config["pool"]), config["horizon_s"]
+    replaying = time.perf_counter()
+    outcome = replay(trace, pool, policy, config["seed"], np.inf if horizon is None else horizon, tell)
+    replayed = time.perf_counter() - replaying
+    utilization = serving_utilization(outcome, config["interval_s"], config["warmup_s"])
+    tables = {"requests": requests_table(outcome), "utilization": utilization}
+    about = {"tie_rules": SERVING_TIE_RULES, "events": outcome.events, "kv_blocks": pool.blocks, "replay_wall_s": round(replayed, 6)}
+    return tables, serving_summary(outcome, utilization, config["warmup_s"]), about
+
+
+def _policy(section: Mapping[str, Any], serves: bool) -> Any:
+    """The policy of a section, from the half that the workload's kind decides, with its parameters."""
+    if serves:
+        from harness.serving.hooks import declared_params, load_policy
+    else:
+        from harness.cluster.hooks import declared_params, load_policy
+    params = {key: value for key, value in section.items() if key not in ("name", "file")}
+    if section.get("file"):
+        own = declared_params(None, section["file"])
+        try:
+            replaced = declared_params(section["name"], None)
+        except BadInput:  # the policy whose place the file takes is of the other half
+            replaced = params
+        params = {key: value for key, value in params.items() if key in own or key not in replaced}
+    return load_policy(section["name"], section.get("file"), params)
 
 
 @lru_cache(maxsize=4)
@@ -212,18 +258,6 @@ def _load(sections: str, seed: int) -> tuple[Cluster, pa.Table]:
         print(f"cluster {cluster.name}: {line}", file=sys.stderr)
     workload_section = dict(workload_section)
     return cluster, load(workload_section.pop("generator"), workload_section, cluster, seed)
-
-
-def _policy_params(section: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters in a policy section; with a file, those of the policy whose place it takes are left out."""
-    from harness.cluster.hooks import declared_params
-
-    params = {key: value for key, value in section.items() if key not in ("name", "file")}
-    if section.get("file"):
-        own = declared_params(None, section["file"])
-        replaced = declared_params(section["name"], None)
-        return {key: value for key, value in params.items() if key in own or key not in replaced}
-    return params
 
 
 def _speeds(config: Mapping[str, Any]) -> dict[tuple[str, str | None, str], float]:

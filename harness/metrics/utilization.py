@@ -40,7 +40,7 @@ def utilization_table(outcome: Outcome, interval_s: float | None = None, warmup_
     that victims do not hold) by the preemptor. A job is in the queue from its submission to its end whenever it does not run, in grace
     and while claiming too, unless it was rejected. Raises BadInput for an interval_s that is not positive or makes too many rows.
     """
-    edges = _edges(warmup_s, outcome.end, interval_s)
+    edges = interval_edges(warmup_s, outcome.end, interval_s)
     kind, kinds = outcome.state.jobs.kind, range(len(schema.KINDS))
     running, held = running_spans(outcome), held_spans(outcome)
     queue = queue_spans(outcome, running)
@@ -58,7 +58,7 @@ def utilization_table(outcome: Outcome, interval_s: float | None = None, warmup_
     return pa.table(list(map(pa.array, columns.values())), schema=schema.arrow_schema(schema.UTILIZATION))
 
 
-def _edges(begin: float, end: float, interval_s: float | None) -> Array:
+def interval_edges(begin: float, end: float, interval_s: float | None) -> Array:
     """Ends of the intervals, in s: at least ``begin`` alone, which is none."""
     if interval_s is not None and not 0 < interval_s < np.inf:
         raise BadInput(f"interval_s={interval_s}: must be a positive number of seconds, or null for a {INTERVALS}th of the replay")

@@ -50,6 +50,12 @@ class Stream(IntEnum):
     THINNING = 15
     JITTER = 16
     CLASS_SHARE = 17
+    REQUEST_ARRIVAL = 40
+    REQUEST_PROMPT = 41
+    REQUEST_OUTPUT = 42
+    REQUEST_TENANT = 43
+    LONG_REQUEST = 44
+    LONG_TOKENS = 45
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

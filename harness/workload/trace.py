@@ -73,7 +73,7 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
         trace = _move(trace, time, trace[time].to_numpy() - trace[time][0].as_py())
     if params.time_scale != 1.0:
         trace = _move(trace, time, trace[time].to_numpy() * params.time_scale)
-    trace = _scale_load(trace, schema_table[0].name, time, params, seed)
+    trace = scale_load(trace, schema_table[0].name, time, params, seed)
     if params.map:
         trace = checked(apply_rules(trace, schema_table, params.map, seed), schema_table, f"{params.path} after workload.map")
     return trace.combine_chunks()
@@ -116,8 +116,9 @@ def _move(trace: pa.Table, time: str, moved: np.ndarray) -> pa.Table:
     return trace.set_column(at, trace.schema.field(at), pa.array(moved))
 
 
-def _scale_load(trace: pa.Table, name: str, time: str, params: Params, seed: int) -> pa.Table:
-    """Independent thinning below 1, seeded superposition of jittered copies above; sorted by time.
+def scale_load(trace: pa.Table, name: str, time: str, params: Any, seed: int) -> pa.Table:
+    """``trace`` with ``params.load_scale`` times the rows: independent thinning below 1, above 1 seeded superposition of copies that are up to
+    ``params.jitter_s`` later; sorted by ``time``. ``name`` is the column of unique names.
 
     Raises BadInput when no row is left.
     """
