@@ -14,6 +14,7 @@ from harness.serving.state import (
     BOUNDARY,
     CHUNK,
     DECODE,
+    FINISHED_N,
     HORIZON,
     MIXED,
     MODEL,
@@ -41,6 +42,9 @@ from harness.serving.state import (
     View,
 )
 
+MOST_REPLICAS = 62
+"""The replicas of a gang are bits of an int64."""
+
 PREDICTOR_STREAM = 7
 """Second number of the seed of predicted output lengths."""
 
@@ -52,7 +56,8 @@ def smallest_state() -> tuple[State, Own]:
 
     ints = np.zeros((1, 1), np.int64)
     view = View(np.zeros(6), np.zeros(14, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
-                one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), ints.copy(), ints.copy())
+                one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
+                ints.copy())
     return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
 
 
@@ -100,6 +105,8 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     queues = np.zeros(m + 1, QUEUE).view(np.recarray)
     queues.head = queues.tail = NOBODY
 
+    if gangs and m > MOST_REPLICAS:
+        raise BadInput(f"pool.replicas={m}: a policy with gangs takes at most {MOST_REPLICAS}")
     need = -(-(requests.prompt + work.output) // pool.block)
     requests.status[need > pool.blocks * (first_decoder if gangs else 1)] = REJECTED
 
@@ -115,9 +122,11 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     count[WHOLE] = pool.prefill == "whole"
     count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
     count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
+    count[FINISHED_N] = int((requests.status == REJECTED).sum())
     table = np.zeros(len(tenants.dictionary) + 1, TENANT).view(np.recarray)
     members = np.full((m, pool.batch), NOBODY, np.int64)
-    view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members, members.copy(),
+    view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,
+                np.zeros(n, np.int64), members.copy(),
                 np.zeros((m, pool.block), np.int64))
     return State(view, work), order, tenants.dictionary.to_pylist()
 

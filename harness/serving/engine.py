@@ -35,6 +35,7 @@ from harness.serving.state import (
     BLOCK,
     COUPLED,
     DECODE,
+    FINISHED_N,
     HELD,
     HORIZON,
     LONGS,
@@ -46,7 +47,6 @@ from harness.serving.state import (
     WAITING,
     WHOLE,
     Array,
-    Own,
     read_only,
 )
 from harness.serving.step import (
@@ -54,7 +54,6 @@ from harness.serving.step import (
     GANG_REPLICA,
     GANG_SIZE,
     GANG_SMALL,
-    GANG_TAKEN,
     GANG_TWICE,
     NO_MODEL,
     NO_REPLICA,
@@ -85,8 +84,8 @@ ARRIVED, INSTANTS, TICKS = 0, 1, 2
 DONE, PAUSED_LOOP, BROKEN, FULL = 0, 1, 2, 3
 """Why the loop was left: nothing is left to happen, enough instants for now, an invalid intention, or a log that must grow first."""
 
-IDLE_TICKS_S = 86400.0
-"""With ticks, the replay ends after so many seconds of them in which nothing else happened."""
+IDLE_TICKS_S = 3600.0
+"""With ticks, and requests that never start, the replay ends after so many seconds in which nothing else happened."""
 
 
 def new_progress(replicas: int) -> Progress:
@@ -121,16 +120,19 @@ def place_gang(state, calendar, fault, found, q, k):
         for j in range(i):
             if found[j] == r:
                 return blame(fault, GANG_TWICE, q, r, k)
-        if replicas.long[r] >= 0:
-            return blame(fault, GANG_TAKEN, q, r, replicas.long[r])
         if share > replicas.blocks[r]:
             return blame(fault, GANG_SMALL, q, r, k)
     for i in range(k):
-        replicas.long[found[i]] = q
-        touch(view, calendar, found[i])
+        r = found[i]
+        if replicas.long[r] < 0:
+            replicas.long[r] = q
+        replicas.long_tokens[r] += requests.prompt[q] // k
+        requests.gang_mask[q] |= 1 << r
+        touch(view, calendar, r)
     requests.gang[q], requests.share[q], requests.in_place[q] = k, share, 1
     requests.left[q] = requests.whole_s[q] = prefill_s(view, replicas.model[found[0]], k, requests.prompt[q])
     requests.replica[q], requests.status[q] = found[0], WAITING
+    view.gangs[view.count[LONGS]] = q
     view.count[LONGS] += 1
     return FINE
 
@@ -193,7 +195,9 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
             step = min(step, due[r])
         now = min(arrival, event, step, ticking)
         idle = arrival == np.inf and event == np.inf and step == np.inf
-        if now >= clock[HORIZON] or now == np.inf or (idle and now - progress.last[0] > IDLE_TICKS_S):
+        if now >= clock[HORIZON] or now == np.inf:
+            return DONE
+        if idle and (count[FINISHED_N] == n_requests or now - progress.last[0] > IDLE_TICKS_S):
             return DONE
         if tally[INSTANTS] >= stop_at:
             return PAUSED_LOOP

@@ -15,7 +15,6 @@ from harness.serving.state import (
     MOVE_FLOOR_S,
     MOVE_S,
     MOVING,
-    NOBODY,
     NOW,
     PAUSE,
     PREFILLING,
@@ -159,11 +158,17 @@ def release(view, calendar, r, q):
     """The KV blocks of a request on replica ``r`` are free."""
     if view.requests.in_place[q]:
         for m in range(len(view.replicas)):
-            if view.replicas.long[m] == q:
+            if (view.requests.gang_mask[q] >> m) & 1:
                 take(view, m, -view.requests.share[q])
-                view.replicas.long[m] = NOBODY
+                view.replicas.long_decodes[m] -= 1
                 touch(view, calendar, m)
-        view.count[LONGS] -= 1
+        n = view.count[LONGS] - 1
+        after = False
+        for i in range(n):
+            after = after or view.gangs[i] == q
+            if after:
+                view.gangs[i] = view.gangs[i + 1]
+        view.count[LONGS] = n
     else:
         take(view, r, -blocks_for(view, cached(view, q)))
     calendar.mark[RELEASED] = 1

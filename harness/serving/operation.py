@@ -16,6 +16,7 @@ from harness.serving.state import (
     BATCH,
     BOUNDARY,
     CHUNK,
+    LONGS,
     NOBODY,
     NOW,
     PAUSED,
@@ -42,13 +43,13 @@ def try_gang(view, seen, own, calendar, q, admit, has_admit):
     requests, replicas = view.requests, view.replicas
     first = requests.status[q] == WAITING
     for m in range(len(replicas)):
-        if replicas.long[m] == q:
-            if replicas.op[m] >= 0 or (first and replicas.used[m] + requests.share[q] > replicas.blocks[m]):
+        if (requests.gang_mask[q] >> m) & 1:
+            if replicas.long[m] != q or replicas.op[m] >= 0 or (first and replicas.used[m] + requests.share[q] > replicas.blocks[m]):
                 return
     if has_admit and admit(seen, own, q, requests.replica[q]) != ADMIT:
         return
     for m in range(len(replicas)):
-        if replicas.long[m] == q:
+        if (requests.gang_mask[q] >> m) & 1:
             replicas.op[m] = q
             if first:
                 take(view, m, requests.share[q])
@@ -136,6 +137,23 @@ def interrupt_operation(view, calendar, q):
 
 
 @kernel
+def gang_prefilled(view, q):
+    """The gang of ``q`` is no longer first on its replicas: the next one placed there is."""
+    requests, replicas = view.requests, view.replicas
+    for m in range(len(replicas)):
+        if (requests.gang_mask[q] >> m) & 1:
+            replicas.long_tokens[m] -= requests.prompt[q] // requests.gang[q]
+            replicas.long_decodes[m] += 1
+            replicas.long[m] = NOBODY
+            for i in range(view.count[LONGS]):
+                other = view.gangs[i]
+                waits = requests.status[other] == WAITING or requests.status[other] == PAUSED
+                if waits and (requests.gang_mask[other] >> m) & 1:
+                    replicas.long[m] = other
+                    break
+
+
+@kernel
 def end_operation(state, seen, own, calendar, log, fault, q, hand):
     """The operation of ``q`` is paused or complete."""
     view = state.shown
@@ -163,6 +181,8 @@ def end_operation(state, seen, own, calendar, log, fault, q, hand):
         if not requests.in_place[q]:
             join(view, r, q)
         return FINE
+    if requests.in_place[q]:
+        gang_prefilled(view, q)
     mate = q
     while mate >= 0:
         following = requests.mate[mate]

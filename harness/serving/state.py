@@ -42,8 +42,8 @@ SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUP
 """Columns of View.count: the seed; most decode and prefill members of a replica; tokens of a step, or of an operation with several
 prompts; tokens of a KV block; 1: whole prompts are prefilled, as operations; how the engine preempts; 1: runs of steps are advanced at
 once; 1: the other models stay loaded, partly on the host; 1: the policy looks at several replicas when one changes; the
-rule of routing; admissions, model switches, gang requests that hold a place, and finished
-requests so far."""
+rule of routing; admissions, model switches, gangs placed and not finished, and requests
+finished or rejected so far."""
 
 
 def table(**fields: str) -> np.dtype:
@@ -63,6 +63,7 @@ REQUEST = table(
     status="i8",
     replica="i8",  # where it waits or runs, or last did; -1: nowhere yet
     gang="i8",  # replicas that its prefill runs on
+    gang_mask="i8",  # of a request dispatched by ``gang``: bit r: it is placed on replica r
     target="i8",  # tokens to prefill in this attempt: the prompt, and the output so far when it is computed again
     done="i8",  # of these, prefilled
     chunk="i8",  # of these, in the step at hand
@@ -106,7 +107,9 @@ REPLICA = table(
     next_end="i8",  # ordinal at which the next decode member finishes
     stale="i8",  # 1: lead and next_end must be found again
     filling_tokens="i8",  # tokens that its admitted requests still have to prefill
-    long="i8",  # gang request that holds a place here
+    long="i8",  # first of the gangs placed here whose prompt is not prefilled
+    long_tokens="i8",  # prompt tokens of those gangs that fall on this replica
+    long_decodes="i8",  # gangs that decode and have KV blocks here
     op="i8",  # head of the operation that runs here
     forming="i8",  # head of the operation that is being put together
     forming_tokens="i8",  # its prompt tokens so far
@@ -159,6 +162,7 @@ class View(NamedTuple):
     queues: Table  # QUEUE (M + 1,) of the replicas, and the global one
     due: Array  # f8 (M,) end of the step under way; inf: none
     members: Array  # i8 (M, B) decode members, in no order
+    gangs: Array  # i8 (Q,) requests placed by ``gang`` and not finished, in that order; count[LONGS] of them
     prefills: Array  # i8 (M, B) prefill members, in order of admission
     phase: Array  # i8 (M, block) decode members that need a block at ordinals of that remainder
 

@@ -12,10 +12,10 @@ from harness.serving.lifecycle import (
     end_prefill,
     enter,
     finish,
-    make_first_token,
     hand_over,
     join_batch,
     leave_batch,
+    make_first_token,
     preempt_member,
     preempt_prefill,
     refresh,
@@ -55,11 +55,11 @@ FAULTS = (
     "", "route names a replica that there is not", "route names a replica that only decodes", "route names a replica too small for it",
     "hand names a replica that does not decode", "victim is no member of the batch", "victim holds a gang, which is not preempted",
     "gang names more replicas than there are", "gang names a replica that there is not", "gang names a replica twice",
-    "gang names a replica that has a long request already", "gang names too few replicas for its KV cache",
+    "gang names too few replicas for its KV cache",
     "switch names a model that there is not",
 )
-(NO_FAULT, NO_REPLICA, ONLY_DECODES, TOO_SMALL, NO_DECODER, NO_MEMBER, GANG_VICTIM, GANG_SIZE, GANG_REPLICA, GANG_TWICE, GANG_TAKEN,
- GANG_SMALL, NO_MODEL) = range(13)
+(NO_FAULT, NO_REPLICA, ONLY_DECODES, TOO_SMALL, NO_DECODER, NO_MEMBER, GANG_VICTIM, GANG_SIZE, GANG_REPLICA, GANG_TWICE, GANG_SMALL,
+ NO_MODEL) = range(12)
 
 
 @inlined
