@@ -99,6 +99,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     first_decoder = m - pool.decode_replicas
     replicas.role = np.where(np.arange(m) >= first_decoder, DECODE, PREFILL) if pool.decode_replicas else MIXED
     replicas.server = np.arange(m) // pool.per_server
+    replicas.gpus = pool.tp
     replicas.model = np.arange(m) % len(pool.all_models)
     replicas.blocks = pool.blocks
     replicas.long = replicas.op = replicas.forming = NOBODY

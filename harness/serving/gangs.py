@@ -15,6 +15,12 @@ def is_long(view, q, long_tokens):
     return view.requests.prompt[q] >= long_tokens
 
 
+@inlined
+def per_replica(view, tokens_per_gpu):
+    """Prompt tokens for which a gang has one replica."""
+    return tokens_per_gpu * view.replicas.gpus[0]
+
+
 @kernel
 def gang_size(view, q, tokens_per_replica, most):
     """Replicas for a long request: enough for its KV cache, and one for each ``tokens_per_replica`` of its prompt; ``most`` at most."""

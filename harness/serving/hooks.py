@@ -103,6 +103,9 @@ class Policy:
     coupled: bool
     file: Path
 
+    def param(self, name: str, missing: float) -> float:
+        return float(self.values[self.params.index(name)]) if name in self.params else missing
+
     def defines(self, hook: str) -> bool:
         return self.defined[HOOKS.index(hook)]
 
@@ -137,9 +140,10 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     if not any(defined):
         raise BadInput(f"{source}: {path} defines no hook; a serving policy defines one or more of {', '.join(HOOKS)}")
     hooks = tuple(compiled(plain(vars(module).get(hook, DEFAULTS[hook])), signatures()[hook], hook, source) for hook in HOOKS)
-    sizes = (getattr(module, name, 0) for name in ("STATE", "REQUEST_STATE", "REPLICA_STATE", "TENANT_STATE"))
-    return Policy(path.stem, hooks, defined, tuple(declared), param_values(declared, params or {}, source), *sizes,
-                  float(getattr(module, "PERIOD_S", np.inf)), bool(getattr(module, "DYNAMIC", False)),
+    state, request_state, replica_state, tenant_state = (
+        int(getattr(module, name, 0)) for name in ("STATE", "REQUEST_STATE", "REPLICA_STATE", "TENANT_STATE"))
+    return Policy(path.stem, hooks, defined, tuple(declared), param_values(declared, params or {}, source), state, request_state,
+                  replica_state, tenant_state, float(getattr(module, "PERIOD_S", np.inf)), bool(getattr(module, "DYNAMIC", False)),
                   bool(getattr(module, "COUPLED", False)), path.resolve())
 
 

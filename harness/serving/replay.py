@@ -1,6 +1,7 @@
 """One replay of requests, from a trace table to what happened."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,8 @@ def replay(trace: pa.Table, pool: Pool, policy: Policy, seed: int = 0, horizon_s
 
     Raises InvalidIntention when the policy proposes something that the engine must not do.
     """
+    if not pool.decode_replicas and policy.param("decode_share", 0.0):
+        pool = replace(pool, decode_replicas=round(pool.replicas * policy.param("decode_share", 0.0)))
     state, order, tenants = build_state(trace, pool, seed, horizon_s, policy.defines("gang"))
     view = state.shown
     view.count[COUPLED] = policy.coupled

@@ -94,6 +94,7 @@ REQUEST = table(
 REPLICA = table(
     role="i8",
     server="i8",
+    gpus="i8",
     model="i8",  # model loaded
     blocks="i8",  # KV blocks
     used="i8",  # of these, in use

@@ -26,7 +26,7 @@ def times_between_tokens(log: Log, requests: Table, replicas: int) -> tuple[Arra
 
 @entry
 def _gather(ends, first, replica, since, until, time, by_request, bounds, first_token, mean, high):
-    gaps = np.empty(1024)
+    gaps, largest = np.empty(1024), np.empty(64)
     for q in range(len(mean)):
         n, last = 0, first_token[q]
         for i in range(bounds[q], bounds[q + 1]):
@@ -36,15 +36,30 @@ def _gather(ends, first, replica, since, until, time, by_request, bounds, first_
             if n + count > len(gaps):
                 larger = np.empty(2 * (n + count))
                 larger[:n] = gaps[:n]
-                gaps = larger
+                gaps, largest = larger, np.empty(len(larger) // 64 + 64)
             for j in range(count):
                 now = time[stay] if extra else ends[start + j]
                 gaps[n] = now - last
                 last = now
                 n += 1
         if n:
-            ordered = np.sort(gaps[:n])
             at = QUANTILE * (n - 1)
             k = int(at)
+            kept = 0  # the n - k largest gaps so far, ascending at the front of ``largest``
+            for j in range(n):
+                if kept == n - k and gaps[j] <= largest[0]:
+                    continue
+                if kept < n - k:
+                    place = kept
+                    kept += 1
+                    while place > 0 and largest[place - 1] > gaps[j]:
+                        largest[place] = largest[place - 1]
+                        place -= 1
+                else:
+                    place = 0
+                    while place + 1 < kept and largest[place + 1] < gaps[j]:
+                        largest[place] = largest[place + 1]
+                        place += 1
+                largest[place] = gaps[j]
             mean[q] = (last - first_token[q]) / n
-            high[q] = ordered[k] + (at - k) * (ordered[min(k + 1, n - 1)] - ordered[k])
+            high[q] = largest[0] + (at - k) * (largest[min(1, kept - 1)] - largest[0])

@@ -3,11 +3,11 @@
 A long request joins the queues of its gang and starts when all of them have come to it; short ones behind it wait for its prefill.
 """
 
-from harness.serving.gangs import gang_size, is_long, nearest, prefill_replicas, shortest
+from harness.serving.gangs import gang_size, per_replica, is_long, nearest, prefill_replicas, shortest
 from harness.serving.state import ADMIT, STOP
 
-PARAMS = {"long_tokens": 50_000.0, "tokens_per_replica": 80_000.0}
-LONG_TOKENS, PER_REPLICA = 0, 1
+PARAMS = {"long_tokens": 50_000.0, "tokens_per_gpu": 20_000.0}
+LONG_TOKENS, PER_GPU = 0, 1
 
 
 def route(view, own, q):
@@ -18,7 +18,7 @@ def gang(view, own, q, found):
     if not is_long(view, q, own.params[LONG_TOKENS]):
         return 0
     n = prefill_replicas(view)
-    return nearest(view, gang_size(view, q, own.params[PER_REPLICA], n), found, 0, n, True)
+    return nearest(view, gang_size(view, q, per_replica(view, own.params[PER_GPU]), n), found, 0, n, True)
 
 
 def admit(view, own, q, r):

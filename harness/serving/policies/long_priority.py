@@ -3,11 +3,11 @@
 A long request starts only when its replicas have no queue, no prefill and no decode of short ones; short ones that come later wait for it.
 """
 
-from harness.serving.gangs import gang_size, has_short_work, is_long, nearest, prefill_replicas, shortest
+from harness.serving.gangs import gang_size, per_replica, has_short_work, is_long, nearest, prefill_replicas, shortest
 from harness.serving.state import ADMIT, STOP
 
-PARAMS = {"long_tokens": 50_000.0, "tokens_per_replica": 80_000.0}
-LONG_TOKENS, PER_REPLICA = 0, 1
+PARAMS = {"long_tokens": 50_000.0, "tokens_per_gpu": 20_000.0}
+LONG_TOKENS, PER_GPU = 0, 1
 COUPLED = True
 
 
@@ -19,7 +19,7 @@ def gang(view, own, q, found):
     if not is_long(view, q, own.params[LONG_TOKENS]):
         return 0
     n = prefill_replicas(view)
-    return nearest(view, gang_size(view, q, own.params[PER_REPLICA], n), found, 0, n, True)
+    return nearest(view, gang_size(view, q, per_replica(view, own.params[PER_GPU]), n), found, 0, n, True)
 
 
 def admit(view, own, q, r):

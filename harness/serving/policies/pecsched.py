@@ -2,20 +2,22 @@
 
 A short request goes, in order, to a replica without a long one that is empty or stays within ``theta1`` tokens; to one where a long one only
 decodes, within ``theta2``; to one whose long prefill it preempts, the one whose gang then holds the fewest tokens. Else it waits in the
-global queue. A long one runs while none of its replicas has short work.
+global queue, of which ``lookahead`` requests are tried at an instant (ours), so that a large prompt does not hold up small ones. A long one runs while none of its replicas has short work.
 
 Ablations: ``preemption=no``: short ones queue behind the long prefill instead; ``colocation=no``: no replica with a long decode takes short
 ones; no disaggregation is ``pool.decode_replicas=0``, no fast sequence parallelism ``pool.sp=ring``.
 """
 
 from harness.jit import kernel
-from harness.serving.gangs import gang_size, has_short_work, is_long, nearest, prefill_replicas
+from harness.serving.gangs import gang_size, per_replica, has_short_work, is_long, nearest, prefill_replicas
 from harness.serving.routing import pending_tokens
-from harness.serving.state import ADMIT, BLOCK, DECODE, HOLD, STOP
+from harness.serving.state import ADMIT, BLOCK, DECODE, HOLD, NOW, STOP
 
-PARAMS = {"long_tokens": 50_000.0, "tokens_per_replica": 80_000.0, "theta1": 4096.0, "theta2": 4096.0, "preemption": ("yes", "no"),
-          "colocation": ("yes", "no")}
-LONG_TOKENS, PER_REPLICA, THETA1, THETA2, PREEMPTION, COLOCATION = range(6)
+PARAMS = {"long_tokens": 50_000.0, "tokens_per_gpu": 20_000.0, "theta1": 4096.0, "theta2": 4096.0, "lookahead": 32.0,
+          "preemption": ("yes", "no"), "colocation": ("yes", "no"), "decode_share": 0.125}
+LONG_TOKENS, PER_GPU, THETA1, THETA2, LOOKAHEAD, PREEMPTION, COLOCATION = range(7)
+STATE = 2
+INSTANT, HELD_BACK = 0, 1
 COUPLED = True
 
 
@@ -27,7 +29,7 @@ def gang(view, own, q, found):
     if not is_long(view, q, own.params[LONG_TOKENS]):
         return 0
     n = prefill_replicas(view)
-    k = gang_size(view, q, own.params[PER_REPLICA], n)
+    k = gang_size(view, q, per_replica(view, own.params[PER_GPU]), n)
     return k if nearest(view, k, found, 0, n, False) == k else HOLD
 
 
@@ -57,7 +59,7 @@ def route(view, own, q):
         r = best_of(view, own, q, True, own.params[THETA2])
     if r >= 0:
         return r
-    best, least = BLOCK, 0
+    best, least = -1, 0
     for m in range(len(view.replicas)):
         long = view.replicas.long[m]
         if view.replicas.role[m] == DECODE or long < 0:
@@ -71,7 +73,12 @@ def route(view, own, q):
                 gang_tokens += load(view, other)
         if best < 0 or gang_tokens < least:
             best, least = m, gang_tokens
-    return best
+    if best >= 0:
+        return best
+    if own.state[INSTANT] != view.clock[NOW]:
+        own.state[INSTANT], own.state[HELD_BACK] = view.clock[NOW], 0.0
+    own.state[HELD_BACK] += 1.0
+    return HOLD if own.state[HELD_BACK] < own.params[LOOKAHEAD] else BLOCK
 
 
 def interrupt(view, own, r, q):
