@@ -19,12 +19,15 @@ from harness import __version__
 from harness.errors import BadInput
 from harness.figures import (
     card_mix,
+    goodput_load,
     hit_rate,
     latency_cdf,
     pays,
     policy_load_heatmap,
     preemption_efficiency,
     search_cost,
+    serving_cdf,
+    serving_policies,
     utilization_day,
 )
 from harness.figures.comparisons import against, by_policy, default_baseline, with_batch_goodput
@@ -45,8 +48,11 @@ FIGURES: tuple[ModuleType, ...] = (
     latency_cdf,
     utilization_day,
     policy_load_heatmap,
+    serving_policies,
+    serving_cdf,
+    goodput_load,
 )
-TABLES = ("jobs", "preemptions", "utilization")
+TABLES = ("jobs", "preemptions", "requests", "utilization")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
 MOST_GRIDS, MOST_ROWS, LARGE_SVG = 12, 200, 400_000

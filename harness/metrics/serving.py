@@ -14,7 +14,7 @@ from harness.serving.outcome import Outcome
 from harness.serving.state import FINISHED, REJECTED, SWITCHES, UNSUBMITTED, Array
 
 STATISTICS = ("mean", "p50", "p95", "p99")
-LATENCIES = ("queue_s", "ttft_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
+LATENCIES = ("queue_s", "ttft_s", "decode_wait_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
 
 MOST_TENANTS = 8
 """With more tenants, or one, latencies are not given by tenant."""
@@ -54,9 +54,11 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
 
     - ``requests_<status>``; ``throughput_rps``, ``output_tokens_s``: finished requests and tokens made over [warmup_s, end);
       ``goodput_rps``: the same of requests that met their objectives, ``slo_met_share`` their share of the requests with objectives.
-    - ``queue_s``, ``ttft_s``, ``tbt_mean_s``, ``tbt_p99_s``, ``e2e_s``: each _mean, _p50, _p95, _p99 over requests, ``queue_s`` with the
+    - ``queue_s``, ``ttft_s``, ``decode_wait_s`` (first token to decode batch), ``tbt_mean_s``, ``tbt_p99_s``, ``e2e_s``: each _mean, _p50, _p95, _p99 over requests, ``queue_s`` with the
       waiting so far of those that never started; all again with the tenant as suffix where there are 2 to 8 tenants.
     - ``makespan_s``: last finish; ``drain_ratio``: end over last arrival, about 1 for a stable system; ``unstable``: it is over 1.25.
+    - by tenant, where there are 2 to 8: ``requests``, ``drain_rps`` (finished over its last finish), ``starved_share`` (not started when the last
+      request of the others finishes), ``slo_met_share``.
     - ``batch_mean``, ``busy_mean``, ``prefill_share``, ``decode_share``: exact time-weighted means over replicas; ``kv_used_mean`` too, of
       the whole replay with whatever holds KV blocks while no step runs.
     - ``fairness_jain``: of the tenants' service (prompt tokens + 2 x output tokens) per second present; ``service_gap``: most minus least
@@ -90,6 +92,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
         "batch_mean": means["batch"], "busy_mean": means["busy"], "prefill_share": means["prefill"], "decode_share": means["decode"],
         "kv_used_mean": _share(float(held.sum()), float(view.replicas.blocks.sum()) * outcome.end),
         "fairness_jain": jain, "service_gap": gap,
+        **dict(_drains(outcome, counted)),
         **dict(_latencies(outcome, counted)),
     }
 
@@ -99,15 +102,35 @@ def _came(outcome: Outcome) -> Array:
     return (status != REJECTED) & (status != UNSUBMITTED)
 
 
+def _tenants(outcome: Outcome) -> list[tuple[str, Array]]:
+    """Name and mask (Q,) of each tenant, where there are 2 to MOST_TENANTS with a name."""
+    named = [(name, outcome.state.shown.requests.tenant == t) for t, name in enumerate(outcome.tenants) if name]
+    return named if 2 <= len(named) <= MOST_TENANTS else []
+
+
+def _drains(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
+    """What an overloaded system is told by, for each tenant."""
+    requests = outcome.state.shown.requests
+    for name, chosen in _tenants(outcome):
+        mine, others = counted & chosen, counted & ~chosen
+        done = mine & (requests.status == FINISHED)
+        last = float(requests.finish[done].max()) if done.any() else 0.0
+        rest = requests.finish[others & (requests.status == FINISHED)]
+        late = mine & ~(requests.start <= (rest.max() if len(rest) else np.inf))
+        yield f"requests_{name}", int(mine.sum())
+        yield f"drain_rps_{name}", _share(int(done.sum()), last)
+        yield f"starved_share_{name}", _share(int(late.sum()), int(mine.sum()))
+        yield f"slo_met_share_{name}", _share(int((mine & slo_met(outcome)[0]).sum()), int(mine.sum()))
+
+
 def _latencies(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
     requests = outcome.state.shown.requests
     values = {
         "queue_s": np.where(np.isnan(requests.start), outcome.end, requests.start) - requests.arrival,
-        "ttft_s": requests.first_token - requests.arrival, "tbt_mean_s": outcome.tbt_mean, "tbt_p99_s": outcome.tbt_p99,
-        "e2e_s": requests.finish - requests.arrival,
+        "ttft_s": requests.first_token - requests.arrival, "decode_wait_s": requests.decode_start - requests.first_token,
+        "tbt_mean_s": outcome.tbt_mean, "tbt_p99_s": outcome.tbt_p99, "e2e_s": requests.finish - requests.arrival,
     }
-    named = [(f"_{name}", requests.tenant == t) for t, name in enumerate(outcome.tenants) if name]
-    groups = [("", counted), *((suffix, counted & chosen) for suffix, chosen in named)] if 2 <= len(named) <= MOST_TENANTS else [("", counted)]
+    groups = [("", counted), *((f"_{name}", counted & chosen) for name, chosen in _tenants(outcome))]
     for name in LATENCIES:
         for suffix, chosen in groups:
             found = values[name][chosen]
