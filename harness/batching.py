@@ -1,12 +1,12 @@
 """Batches of jobs with known decode lengths, in the abstract: what ISJL and its rivals cost beside the optimum (arXiv 2608.02244).
 
-The model is the one in which the published competitive ratio can hold: at most ``places`` jobs are active, none is preempted, one may enter only
-while every active job has made at most ``delta`` tokens, and a step costs c0 + c1 x the largest progress in it. ISJL itself is a
+The model is the one in which the published competitive ratio can hold: at most ``places`` jobs are active, none is preempted, one may
+enter only while every active job has made at most ``delta`` tokens, and a step costs c0 + c1 x the largest progress in it. ISJL itself is a
 RECONSTRUCTION from the abstract, the same as harness/serving/policies/isjl.py, which the tests hold equal to this.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 Length = int
@@ -138,7 +138,7 @@ def optimum(lengths: Sequence[Length], places: int, delta: int) -> int:
     A state is the progress and length of every active job and the lengths that wait. It is never better to idle a step.
     """
 
-    @lru_cache(maxsize=None)
+    @cache
     def best(active: tuple[tuple[int, int], ...], waiting: tuple[int, ...]) -> int:
         if not active and not waiting:
             return 0
@@ -161,7 +161,7 @@ def optimum(lengths: Sequence[Length], places: int, delta: int) -> int:
     return best((), tuple(sorted(lengths)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _choices(waiting: tuple[int, ...], most: int) -> tuple[tuple[int, ...], ...]:
     """Every multiset of at most ``most`` of the waiting lengths."""
     found = {()}

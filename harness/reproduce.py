@@ -101,7 +101,8 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
     claims = [*judge(done, quick), *serving_claims(done, quick)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
-    write_markdown(claims, results / "REPRODUCTION.md", [*answers(done), *serving_sections(done)], facts, [(name, f"figures/{name}.png") for name in figures])
+    sections = [*answers(done), *serving_sections(done)]
+    write_markdown(claims, results / "REPRODUCTION.md", sections, facts, [(name, f"figures/{name}.png") for name in figures])
     for one in claims:
         print(f"{one.verdict:>10}  {one.claim_id}: published {one.published_text}, measured {one.measured_text}")
     print(f"{results / 'REPRODUCTION.md'}, {time.perf_counter() - began:.0f} s")

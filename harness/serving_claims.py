@@ -23,8 +23,8 @@ from harness.workload import load
 ATTAINMENT = 0.9
 """Share of requests that must meet their objectives at a load that counts as goodput."""
 
-SYNTHETIC = ("Synthetic likeness of the Azure trace, so that nothing is downloaded (workload.paths takes the real one); replicas are stepped one "
-             "by one instead of measured. ")
+SYNTHETIC = ("Synthetic likeness of the Azure trace, so that nothing is downloaded (workload.paths takes the real one); replicas are "
+             "simulated step by step instead of measured. ")
 OVERLOADED = SYNTHETIC + "The published load cannot be a stable system; this is the preset `drain` (70B, 4.5 x, 0.2 % long). "
 
 
@@ -53,7 +53,8 @@ class Worst(NamedTuple):
 
 
 def worst_ratios(places: int, most_jobs: int, longest: int) -> dict[str, Worst]:
-    """For each rule the worst ratio over every multiset of up to ``most_jobs`` lengths up to ``longest`` and every delta: pure-max steps."""
+    """For each rule the worst ratio over every multiset of up to ``most_jobs`` lengths up to ``longest`` and every delta: pure-max
+    steps."""
     worst = {rule.name: Worst(np.inf, (), 0) for rule in RULES}
     for n in range(2, most_jobs + 1):
         for lengths in combinations_with_replacement(range(1, longest + 1), n):
@@ -112,7 +113,8 @@ def _pecsched(done: dict[str, Path]) -> Iterator[Claim]:
          interval((fifo["queue_s_p99_short"] / without["queue_s_p99"]).to_numpy())),
         ("fifo-longs-throughput", "FIFO with long requests over FIFO without: throughput of short ones", (0.19, 0.64),
          interval((fifo["drain_rps_short"] / without["throughput_rps"]).to_numpy())),
-        ("fifo-p99", "PecSched over FIFO: p99 queueing of short ones", (0.13, 0.42), ratio(named, "queue_s_p99_short", "pecsched", "long_fifo")),
+        ("fifo-p99", "PecSched over FIFO: p99 queueing of short ones", (0.13, 0.42),
+         ratio(named, "queue_s_p99_short", "pecsched", "long_fifo")),
         ("fifo-throughput", "PecSched over FIFO: throughput of short ones", (1.42, 4.18),
          ratio(named, "drain_rps_short", "pecsched", "long_fifo")),
         ("long-jct", "PecSched over FIFO: mean completion time of long ones", (1.04, 1.07),
@@ -165,14 +167,14 @@ def _flowprefill(folder: Path) -> Iterator[Claim]:
     cells = open_results(folder).summary
     goodput = {(policy, seed): knee(of) for (policy, seed), of in cells.groupby(["policy", "seed"], observed=True)}
     seeds = sorted({seed for _, seed in goodput})
-    setup = ("Shares and lengths of the classes are ours, the objectives theirs; Llama-3-8B on one A100 by the roofline. Goodput is the highest load "
-             f"at which {ATTAINMENT:.0%} meet their objectives. ")
+    setup = ("Shares and lengths of the classes are ours, the objectives theirs; Llama-3-8B on one A100 by the roofline. Goodput is the "
+             f"highest load at which {ATTAINMENT:.0%} meet their objectives. ")
     command = "harness -m +experiment=flowprefill"
     yield claim("flowprefill-goodput", "flowprefill", "goodput over FCFS, up to", "x", 5.6,
                 interval([goodput["flowprefill", s] / goodput["fcfs", s] for s in seeds]), setup_difference=setup, command=command)
     middle = cells[cells["workload.rate"] == 1.0].set_index(["policy", "seed"])["queue_s_mean_text"]
-    yield claim("flowprefill-blocking", "flowprefill", "blocking: mean wait of the tightest class under EDF without preemption over FlowPrefill", "x",
-                (3.5, 4.2), interval((middle.loc["edf"] / middle.loc["flowprefill"]).to_numpy()), command=command,
+    yield claim("flowprefill-blocking", "flowprefill",
+                "blocking: mean wait of the tightest class under EDF without preemption over FlowPrefill", "x", (3.5, 4.2), interval((middle.loc["edf"] / middle.loc["flowprefill"]).to_numpy()), command=command,
                 setup_difference=f"{setup}At 1 request/s; theirs is the time a head waits for a running chunk.")
 
 
@@ -182,9 +184,9 @@ def _switching() -> Iterator[Claim]:
     for gpu, points in (("rtx5000_ada", (3.0, 5.2, 7.3)), ("a6000", (2.6, 4.1, 5.7))):
         for model, seconds in zip(("qwen_3b", "llama3_8b", "qwen_14b"), points, strict=True):
             measured = switch_s(facts(Model, _facts("model", model), model), facts(Gpu, _facts("gpu", gpu), gpu))
-            yield claim(f"switching-{gpu}-{model}", "switching", f"penalty of switching to {model} on {gpu}", "s", (0.92 * seconds, 1.08 * seconds),
-                        measured, calibrated=True, command="harness -m +experiment=switching",
-                        setup_difference=f"Published {seconds} s; the fit over all sizes of the GPU is the input, and is held to within 8 %.")
+            yield claim(f"switching-{gpu}-{model}", "switching", f"penalty of switching to {model} on {gpu}", "s",
+                        (0.92 * seconds, 1.08 * seconds), measured, calibrated=True, command="harness -m +experiment=switching",
+                        setup_difference=f"Published {seconds} s; the fit over all sizes of the GPU is the input, held to within 8 %.")
 
 
 def _facts(group: str, name: str) -> dict:
@@ -194,7 +196,8 @@ def _facts(group: str, name: str) -> dict:
 
 
 def serving_sections(done: dict[str, Path]) -> list[Section]:
-    """Tables beside the claims: absolute seconds of PecSched's comparison, ISJL's ratios and frontier, and what the step-time model changes."""
+    """Tables beside the claims: absolute seconds of PecSched's comparison, ISJL's ratios and frontier, and what the step-time model
+    changes."""
     sections = []
     for name, title in (("pecsched_drain", "PecSched and its rivals, overloaded"), ("pecsched_stable", "PecSched and its rivals, stable")):
         if name in done:
@@ -209,7 +212,8 @@ def serving_sections(done: dict[str, Path]) -> list[Section]:
         sections.append(Section("ISJL (a reconstruction) beside LJF, FCFS and the optimum", _isjl_tables()))
     if "switching" in done:
         sections.append(Section("Two models on one GPU", _means(
-            done["switching"], ("ttft_s_mean", "ttft_s_p99", "slo_met_share", "switches"), "harness -m +experiment=switching", ("workload.rate",))))
+            done["switching"], ("ttft_s_mean", "ttft_s_p99", "slo_met_share", "switches"), "harness -m +experiment=switching",
+            ("workload.rate",))))
     return sections
 
 
@@ -232,10 +236,10 @@ def _isjl_tables() -> str:
         curve.rows.append([str(row.rule), f"{row.delta:g}", f"{100 * float(row.throughput):+.1f} %", f"{100 * float(row.latency):+.1f} %",  # type: ignore[arg-type]
                            f"{float(row.externality):.2f}"])  # type: ignore[arg-type]
     return "\n".join([
-        "Exhaustive optimum under the same delta, pure-max steps, every multiset of up to 6 lengths up to 5. With a constant part c0 of the step the",
-        "bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it at every delta.", "", table.markdown(), "",
-        "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.serving_claims`). The published gains appear at large delta and",
-        "16 to 32 jobs for each place, and vanish with many more places filled or fewer jobs.", "", curve.markdown()])
+        "Exhaustive optimum under the same delta, pure-max steps, every multiset of up to 6 lengths up to 5. With a constant part c0 of the",
+        "step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it at every delta.", "", table.markdown(), "",
+        "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.serving_claims`). The published gains appear at large",
+        "delta and 16 jobs for each place.", "", curve.markdown()])
 
 
 def main() -> int:

@@ -35,13 +35,14 @@ def pool(model: str = "llama3_8b", gpu: str = "a100", step_time: str | dict[str,
 def trace(rows: Any, **columns: Any) -> pa.Table:
     """Requests from (arrival, prompt, output)."""
     arrival, prompt, output = (list(column) for column in zip(*rows, strict=True))
+    tokens = {"prompt_tokens": prompt, "output_tokens": output}
     table = {"request_id": [f"r{i}" for i in range(len(arrival))], "arrival_time": pa.array(arrival, pa.float64()),
-             "prompt_tokens": pa.array([int(p) for p in prompt], pa.int32()), "output_tokens": pa.array([int(o) for o in output], pa.int32())}
+             **{name: pa.array([int(n) for n in column], pa.int32()) for name, column in tokens.items()}}
     return checked(pa.table({**table, **columns}), REQUESTS, "test")
 
 
-def play(rows: Any, where: Pool, policy: str = "fcfs", file: Path | None = None, params: dict[str, Any] | None = None, horizon_s: float = np.inf,
-         **columns: Any) -> Outcome:
+def play(rows: Any, where: Pool, policy: str = "fcfs", file: Path | None = None, params: dict[str, Any] | None = None,
+         horizon_s: float = np.inf, **columns: Any) -> Outcome:
     """Replays (arrival, prompt, output) rows."""
     loaded = load_policy(None if file else policy, str(file) if file else None, params)
     return replay(trace(rows, **columns), where, loaded, horizon_s=horizon_s)

@@ -34,7 +34,8 @@ def test_one_output_token_is_done_at_the_end_of_its_prefill():
 
 
 def test_a_prompt_is_prefilled_in_chunks_beside_decode():
-    """Budget 4: the prompt of 10 takes chunks 4, 4, 2. The other came first: prefill 2, then it decodes beside the chunks of 3 tokens that the
+    """Budget 4: the prompt of 10 takes chunks 4, 4, 2. The other came first: prefill 2, then it decodes beside the chunks of 3 tokens
+    that the
     budget leaves: caches 3 and 3, 4 and 6, 5 and 9, 6 and 10 (its fifth token, and the other's first)."""
     alone = requests([(0, 10, 1)], exact(chunk=4, batch=2))
     assert alone.first_token[0] == steps(4, 8, 10)
@@ -48,9 +49,10 @@ def test_a_request_that_comes_during_a_step_joins_the_next():
 
 
 def test_preemption_by_recompute():
-    """Blocks of 4, three of them. Step 1 prefills 4 + 4 tokens: two blocks. In step 2 both need another: the second, last to enter, is dropped with
-    one token made. The first goes on alone, caches 5 to 8, and is done. Then the second prefills its prompt and its token, 5 tokens, and makes
-    its second; caches 6 and 7 for the last two."""
+    """Blocks of 4, three of them. Step 1 prefills 4 + 4 tokens: two blocks. In step 2 both need another: the second, last to enter, is
+    dropped with
+    one token made. The first goes on alone, caches 5 to 8, and is done. Then the second prefills its prompt and its token, 5 tokens, and
+    makes its second; caches 6 and 7 for the last two."""
     q = requests([(0, 4, 5), (0, 4, 4)], exact(block=4, kv_blocks=3, batch=2))
     assert list(q.finish) == [steps(4, 5, 6, 7, 8), steps(4, 5, 6, 7, 8, 5, 6, 7)]
     assert list(q.preemptions) == [0, 1]
@@ -69,8 +71,8 @@ def test_a_request_that_never_fits_is_rejected():
 
 
 def test_pause_in_place_between_operators():
-    """FlowPrefill: a prompt of 100 runs from 0; at half of its time one of 10 with a close deadline comes and runs at once; the first goes on where
-    it was. With two boundaries in the whole operation and an arrival at a quarter, the second waits for the half."""
+    """FlowPrefill: a prompt of 100 runs from 0; at half of its time one of 10 with a close deadline comes and runs at once; the first
+    goes on where it was. With two boundaries in the whole operation and an arrival at a quarter, the second waits for the half."""
     whole, small = C0 + 100 * C1, C0 + 10 * C1
     rows = [(0, 100, 1), (whole / 2, 10, 1)]
     where = {"prefill": "whole", "chunk": 2048}
@@ -90,8 +92,8 @@ def test_prefill_and_decode_pools():
 
 
 def test_a_gang_divides_a_prompt_and_a_short_request_pauses_it():
-    """PecSched, two replicas, 70B on A100s: a prompt of 100,000 takes ceil(100,000 / 80,000) = 2 replicas. A short one comes after 1 s, runs at
-    once, and the long one is delayed by just that prefill; then it decodes on its first replica."""
+    """PecSched, two replicas, 70B on A100s: a prompt of 100,000 takes ceil(100,000 / 80,000) = 2 replicas. A short one comes after 1 s,
+    runs at once, and the long one is delayed by just that prefill; then it decodes on its first replica."""
     keys = {"model": "llama3_70b", "tp": 4, "replicas": 2, "prefill": "whole", "chunk": 1, "boundaries": 0}
     params = {"decode_share": 0.0}
     alone = requests([(0, 100_000, 2)], pool(**keys), "pecsched", params=params)
@@ -129,5 +131,6 @@ def test_switching_models_costs_the_penalty():
     where = pool(gpu="a6000", replicas=1, models=[facts("model", "qwen_3b"), facts("model", "llama3_8b")])
     outcome = play([(0, 100, 5), (0.001, 100, 1)], where, "switching", service=["qwen_3b", "llama3_8b"])
     q = outcome.state.shown.requests
-    own = play([(0, 100, 1)], pool(gpu="a6000", replicas=1, models=[facts("model", "llama3_8b")]), service=["llama3_8b"]).state.shown.requests
+    alone = pool(gpu="a6000", replicas=1, models=[facts("model", "llama3_8b")])
+    own = play([(0, 100, 1)], alone, service=["llama3_8b"]).state.shown.requests
     assert q.first_token[1] - q.finish[0] == pytest.approx(1.8 + 0.13 * 16.06 + own.first_token[0])

@@ -73,14 +73,16 @@ def test_max_kv_counts_the_largest_cache_alone():
 
 @pytest.mark.parametrize("gang, ring, fast", [(1, 338, 338), (3, 154, 140), (8, 66, 61)])
 def test_roofline_prefills_300k_tokens_as_long_as_the_specification_says(gang: int, ring: float, fast: float):
-    """70B on A100s with TP4 at MFU 0.38, two replicas a server; the specification rounds to seconds and leaves all-reduce out (1 to 5 %)."""
+    """70B on A100s with TP4 at MFU 0.38, two replicas a server; the specification rounds to seconds and leaves all-reduce out (1 to 5
+    %)."""
     for sp, seconds in (("ring", ring), ("fast", fast)):
         where = pool("llama3_70b", "a100", tp=4, replicas=8, sp=sp)
         assert prompt_ms(where, 300_000, gang) / 1e3 == pytest.approx(seconds, rel=0.07)
 
 
 def test_roofline_decode_reads_the_weights_once():
-    """Llama-3-8B on an A100, one member with 1,000 tokens: 16.06 GB + 0.13 GB at 0.8 x 2.039 TB/s = 9.93 ms, and 1.15 ms + 4.4 us of overhead."""
+    """Llama-3-8B on an A100, one member with 1,000 tokens: 16.06 GB + 0.13 GB at 0.8 x 2.039 TB/s = 9.93 ms, and 1.15 ms + 4.4 us of
+    overhead."""
     assert ms(pool(), members=1, context=1000) == pytest.approx(16.06e9 / 1.6312e9 + 131072e3 / 1.6312e9 + 1.15 + 0.0044, rel=1e-3)
 
 
@@ -106,7 +108,8 @@ def test_prefill_seconds_are_those_of_a_lone_prompt():
 
 
 @pytest.mark.parametrize("keys, message", [
-    ({"replicas": 0}, "pool.replicas=0: must be at least 1"), ({"tp": 2.5}, "must be a whole number"), ({"prefill": "eager"}, "must be one of"),
+    ({"replicas": 0}, "pool.replicas=0: must be at least 1"), ({"tp": 2.5}, "must be a whole number"),
+    ({"prefill": "eager"}, "must be one of"),
     ({"decode_replicas": 4}, "must be fewer"), ({"chunk": 100}, "must be more than pool.batch"), ({"nope": 1}, "there is no such key"),
     ({"offload": 1.5}, "must be a share")])
 def test_bad_pools_are_refused_in_one_line(keys: dict, message: str):

@@ -75,7 +75,8 @@ def test_runs_of_steps_give_the_same_bits_as_single_steps(policy: str):
     for seed in range(2):
         rows = world(seed, n=60, span=5.0)
         keys: dict = {"kv_blocks": 90, "batch": 12, "replicas": 3}
-        columns: dict = {"tenant": [f"t{i % 3}" for i in range(len(rows))], "ttft_slo_s": [[0.25, 0.5, 4.0, 6.0][i % 4] for i in range(len(rows))]}
+        slo = (0.25, 0.5, 4.0, 6.0)
+        columns: dict = {"tenant": [f"t{i % 3}" for i in range(len(rows))], "ttft_slo_s": [slo[i % 4] for i in range(len(rows))]}
         if policy in GANGS:
             rows = [(a, p if i % 9 else 60_000 + 997 * i, o) for i, (a, p, o) in enumerate(rows)]
             keys = {"model": "llama3_70b", "tp": 4, "replicas": 4, "prefill": "whole", "chunk": 1, "boundaries": 0,

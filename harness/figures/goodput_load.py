@@ -34,9 +34,10 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
         for policy in policies:
             curve = found[found["policy"] == policy].sort_values(column)
             at = curve[column].to_numpy(dtype=float)
-            axes.plot(at, 100 * curve["mean"], color=look[policy].colour, linestyle=look[policy].line, marker=look[policy].mark, clip_on=False)
-            axes.fill_between(at, 100 * curve["ci_low"].astype(float), 100 * curve["ci_high"].astype(float), color=look[policy].colour, alpha=0.15,
-                              linewidth=0)
+            colour, line, mark = look[policy]
+            axes.plot(at, 100 * curve["mean"], color=colour, linestyle=line, marker=mark, clip_on=False)
+            ends = [100 * curve[end].to_numpy(dtype=float) for end in ("ci_low", "ci_high")]
+            axes.fill_between(at, *ends, color=colour, alpha=0.15, linewidth=0)
         axes.axhline(100 * ATTAINMENT, color=INK, linewidth=0.9, linestyle="--", zorder=1)
         axes.text(axes.get_xlim()[1], 100 * ATTAINMENT + 1, "90 % ", ha="right", va="bottom", fontsize=8)
         axes.set_ylim(0, 102)

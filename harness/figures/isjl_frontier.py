@@ -8,8 +8,8 @@ from harness.figures.labels import number
 from harness.figures.settings import NotDrawn
 from harness.figures.style import BLUE, GREY, VERMILLION, Look, canvas, curve_handle, legend_below, styled
 
-CAPTION = """Means over seeds. Externality: how much larger the caches are that requests are batched with than their own, summed over steps, against
-their own. ISJL is a reconstruction from its abstract; its delta goes from 0 (LJF) to none."""
+CAPTION = """Means over seeds. Externality: how much larger the caches are that requests are batched with than their own, summed over
+steps, against their own. ISJL is a reconstruction from its abstract; its delta goes from 0 (LJF) to none."""
 LOOKS = {"LJF": Look(GREY, "", "s"), "ISJL": Look(BLUE, "-", "o"), "FCFS": Look(VERMILLION, "", "^")}
 
 

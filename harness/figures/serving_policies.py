@@ -9,8 +9,8 @@ from harness.figures.labels import number
 from harness.figures.settings import NotDrawn
 from harness.figures.style import canvas, in_order, interval_mark, log_axis, looks, rows_axis, styled
 
-CAPTION = """Means over seeds with bootstrap 95 % intervals. Queueing delay runs from arrival to the first prefill and hides the wait for decode;
-throughput is short requests over the time at which the last of them completes; both are drain times where the system is
+CAPTION = """Means over seeds with bootstrap 95 % intervals. Queueing delay runs from arrival to the first prefill and hides the wait for
+decode; throughput is short requests over the time at which the last of them completes; both are drain times where the system is
 overloaded. Absolute values, never ratios alone."""
 INSIDE: tuple[str, ...] = ()
 PANELS = (

@@ -54,11 +54,12 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
 
     - ``requests_<status>``; ``throughput_rps``, ``output_tokens_s``: finished requests and tokens made over [warmup_s, end);
       ``goodput_rps``: the same of requests that met their objectives, ``slo_met_share`` their share of the requests with objectives.
-    - ``queue_s``, ``ttft_s``, ``decode_wait_s`` (first token to decode batch), ``tbt_mean_s``, ``tbt_p99_s``, ``e2e_s``: each _mean, _p50, _p95, _p99 over requests, ``queue_s`` with the
+    - ``queue_s``, ``ttft_s``, ``decode_wait_s`` (first token to decode batch), ``tbt_mean_s``, ``tbt_p99_s``, ``e2e_s``: each _mean,
+      _p50, _p95, _p99 over requests, ``queue_s`` with the
       waiting so far of those that never started; all again with the tenant as suffix where there are 2 to 8 tenants.
     - ``makespan_s``: last finish; ``drain_ratio``: end over last arrival, about 1 for a stable system; ``unstable``: it is over 1.25.
-    - by tenant, where there are 2 to 8: ``requests``, ``drain_rps`` (finished over its last finish), ``starved_share`` (not started when the last
-      request of the others finishes), ``slo_met_share``.
+    - by tenant, where there are 2 to 8: ``requests``, ``drain_rps`` (finished over its last finish), ``starved_share`` (not started when
+      the last request of the others finishes), ``slo_met_share``.
     - ``batch_mean``, ``busy_mean``, ``prefill_share``, ``decode_share``: exact time-weighted means over replicas; ``kv_used_mean`` too, of
       the whole replay with whatever holds KV blocks while no step runs.
     - ``fairness_jain``: of the tenants' service (prompt tokens + 2 x output tokens) per second present; ``service_gap``: most minus least
@@ -75,7 +76,8 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     last_arrival = float(requests.arrival[counted].max()) if counted.any() else 0.0
     drain = _share(outcome.end, last_arrival)
     width = utilization["t_end"].to_numpy() - utilization["t_start"].to_numpy()
-    means = {name: _share(float(width @ utilization[name].to_numpy()), float(width.sum())) for name in ("batch", "busy", "prefill", "decode")}
+    whole = float(width.sum())
+    means = {name: _share(float(width @ utilization[name].to_numpy()), whole) for name in ("batch", "busy", "prefill", "decode")}
     held = view.replicas.used_s + view.replicas.used * np.maximum(0.0, outcome.end - view.replicas.used_at)
     jain, gap = _fairness(outcome, counted)
     after = requests.arrival >= warmup_s
@@ -153,7 +155,8 @@ def _fairness(outcome: Outcome, counted: Array) -> tuple[float | None, float | N
     np.minimum.at(first, requests.tenant[counted], requests.arrival[counted])
     np.maximum.at(last, requests.tenant[counted], until[counted])
     rate = service[present] / np.maximum(last[present] - first[present], 1e-9)
-    return _share(float(rate.sum() ** 2), float(len(rate) * (rate**2).sum())), _share(float(np.ptp(service[present])), float(service[present].mean()))
+    jain = _share(float(rate.sum() ** 2), float(len(rate) * (rate**2).sum()))
+    return jain, _share(float(np.ptp(service[present])), float(service[present].mean()))
 
 
 def _share(part: float, whole: float) -> float | None:

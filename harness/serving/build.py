@@ -63,8 +63,8 @@ def smallest_state() -> tuple[State, Own]:
 
 def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.inf, gangs: bool = False
                 ) -> tuple[State, Array, list[str]]:
-    """The state at time 0 for ``trace`` (schema.REQUESTS) on ``pool``; the row of the trace behind each request, which are in arrival order;
-    and the names of the tenants.
+    """The state at time 0 for ``trace`` (schema.REQUESTS) on ``pool``; the row of the trace behind each request, which are in arrival
+    order; and the names of the tenants.
 
     ``gangs``: the policy may place a request on several replicas. Raises BadInput when a request asks for a model that there is not.
     """
@@ -140,5 +140,6 @@ def _services(trace: pa.Table, pool: Pool) -> Array:
     found = pc.index_in(trace["service"], value_set=pa.array(names))
     if found.null_count:
         row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
-        raise BadInput(f"requests, row {row}: service={trace['service'][row].as_py()!r} is none of pool.models, which are {', '.join(names)}")
+        asked = trace["service"][row].as_py()
+        raise BadInput(f"requests, row {row}: service={asked!r} is none of pool.models, which are {', '.join(names)}")
     return found.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -170,12 +170,12 @@ def dispatch(state, seen, own, calendar, progress, route, gang, interrupt, has_g
     return FINE
 
 
-def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, victim, interrupt, gang, plan, switch, tick, defined, dynamic,
-           period, margin, stop_at):
+def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, victim, interrupt, gang, plan, switch, tick, defined,
+           dynamic, period, margin, stop_at):
     """Replays until nothing is left to happen, the horizon, or one of the other reasons to leave the loop, and returns it.
 
-    ``seen`` is the read-only face of ``state.shown``; ``defined`` (10,) tells which hooks the policy defines, ``dynamic`` whether keys change
-    while requests wait; ``margin`` is the most log entries of one instant; PAUSED_LOOP comes after ``stop_at`` instants. The loop
+    ``seen`` is the read-only face of ``state.shown``; ``defined`` (10,) tells which hooks the policy defines, ``dynamic`` whether keys
+    change while requests wait; ``margin`` is the most log entries of one instant; PAUSED_LOOP comes after ``stop_at`` instants. The loop
     can be entered again where it was left.
     """
     view, fault, tally = state.shown, progress.fault, progress.tally

@@ -9,8 +9,8 @@ A policy is one Python file that defines any of the functions below; what it lea
 ``admit(view, own, q, r) -> int``: ADMIT, SKIP or STOP, asked in the order of the queue for each step or operation that r begins.
 ``victim(view, own, r, q) -> int``: member of r's batch that makes place for q, or NOBODY. Preempted as the pool's ``preemption`` says.
 ``interrupt(view, own, r, q) -> bool``: whether the operation that runs on r is paused in place for q, which has just joined r's queue.
-``gang(view, own, q, found) -> int``: fills ``found`` with so many replicas on which q is prefilled together and decodes on the first; 0: ask
-``route``; HOLD. Its operation starts when no other runs on them and ``admit`` agrees.
+``gang(view, own, q, found) -> int``: fills ``found`` with so many replicas on which q is prefilled together and decodes on the first; 0:
+ask ``route``; HOLD. Its operation starts when no other runs on them and ``admit`` agrees.
 ``plan(view, own, r) -> None``: before r's next step or operation, when something has changed there.
 ``switch(view, own, r) -> int``: model that r should have loaded.
 ``tick(view, own) -> None``: called every PERIOD_S seconds.

@@ -1,9 +1,9 @@
 """Step-time models: from facts about a model, its GPUs and a fit to the coefficients that speed.py evaluates. Seconds, bytes, FLOP.
 
-- ``roofline``: overhead + max(FLOPs / (MFU x peak), bytes / (MBU x bandwidth)); weights are read once per step, the KV cache once per decoded
-  token, and a ring all-reduce joins the tensor-parallel halves of each layer.
-- ``affine``: published fits of prefill (a + b n + c n^2 for a prompt of n) and decode (a + b members + c context, with a second set from a batch
-  size on). A step that does both pays the larger constant and both slopes, since it reads the weights once.
+- ``roofline``: overhead + max(FLOPs / (MFU x peak), bytes / (MBU x bandwidth)); weights are read once per step, the KV cache once per
+  decoded token, and a ring all-reduce joins the tensor-parallel halves of each layer.
+- ``affine``: published fits of prefill (a + b n + c n^2 for a prompt of n) and decode (a + b members + c context, with a second set from
+  a batch size on). A step that does both pays the larger constant and both slopes, since it reads the weights once.
 - ``max_kv``: c0 + c1 x the largest KV cache of the batch.
 
 Sequence parallelism over k replicas divides prefill by k; a ring without zig-zag does the causal attention of k segments in the time of

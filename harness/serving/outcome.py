@@ -12,7 +12,8 @@ from harness.serving.state import Array, State
 class Outcome:
     """The trace, the final state, the log, and counts.
 
-    ``tbt_mean`` and ``tbt_p99`` (Q,) are of the times between the tokens of each request, s. ``order`` (Q,) gives the row of the trace behind each request of the state; ``tenants`` their names; ``gpus`` those of the pool;
+    ``tbt_mean`` and ``tbt_p99`` (Q,) are of the times between the tokens of each request, s. ``order`` (Q,) gives the row of the trace
+    behind each request of the state; ``tenants`` their names; ``gpus`` those of the pool;
     ``end`` is the last instant in seconds; ``events`` counts instants.
     """
 

@@ -46,7 +46,8 @@ class Pool:
     tbt_slo_s: float | None = None
 
     def __post_init__(self):
-        for name, low in (("replicas", 1), ("tp", 1), ("gpus_per_server", 1), ("decode_replicas", 0), ("chunk", 1), ("batch", 1), ("block", 1)):
+        for name in ("replicas", "tp", "gpus_per_server", "decode_replicas", "chunk", "batch", "block"):
+            low = 0 if name == "decode_replicas" else 1
             if getattr(self, name) < low:
                 raise BadInput(f"pool.{name}={getattr(self, name)}: must be at least {low}")
         if self.decode_replicas >= self.replicas:

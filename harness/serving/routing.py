@@ -28,8 +28,8 @@ def present(view, r):
 
 @kernel
 def predicted_ttft(view, r, q):
-    """Seconds until request ``q`` would make its first token on replica ``r``, from a snapshot: the prompts before it are prefilled in order,
-    in chunks beside the present decode batch (or whole), after the present step or operation.
+    """Seconds until request ``q`` would make its first token on replica ``r``, from a snapshot: the prompts before it are prefilled in
+    order, in chunks beside the present decode batch (or whole), after the present step or operation.
 
     Block-style predictive dispatch simulates the same on each replica.
     """

@@ -38,7 +38,8 @@ NOW, HORIZON, SWAP_S, MOVE_S, MOVE_FLOOR_S, BOUNDARY = 0, 1, 2, 3, 4, 5
 """Columns of View.clock: s; s; s to copy one token's KV cache between GPU and host; the same between replicas; s of every such move;
 operators of a prefill operation after which it can be paused (0: at once)."""
 
-SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUPLED, ROUTING, ENTERED, SWITCHES, LONGS, FINISHED_N = range(14)
+(SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUPLED, ROUTING, ENTERED, SWITCHES, LONGS,
+ FINISHED_N) = range(14)
 """Columns of View.count: the seed; most decode and prefill members of a replica; tokens of a step, or of an operation with several
 prompts; tokens of a KV block; 1: whole prompts are prefilled, as operations; how the engine preempts; 1: runs of steps are advanced at
 once; 1: the other models stay loaded, partly on the host; 1: the policy looks at several replicas when one changes; the

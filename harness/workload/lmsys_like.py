@@ -1,4 +1,5 @@
-"""Chat requests with log-normal output lengths, all there at once: the batch-formation workload on which ISJL is compared (arXiv 2608.02244).
+"""Chat requests with log-normal output lengths, all there at once: the batch-formation workload on which ISJL is compared (arXiv
+2608.02244).
 
 The published figures are from a replay of LMSYS; this is its likeness in mean, spread and cut, as the specification examined it.
 """

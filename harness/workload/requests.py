@@ -29,7 +29,8 @@ SHORT, LONG = "short", "long"
 class Params:
     """Parameters of requests.
 
-    path, paths: Parquet files of requests, relative to the working directory; without any, azure_like with ``synthetic_s`` takes their place.
+    path, paths: Parquet files of requests, relative to the working directory; without any, azure_like with ``synthetic_s`` takes their
+    place.
     offsets_s: for each file what is added to its clock (s); empty: nothing.
     synthetic_s: duration of the synthetic trace (s).
     start_s, end_s, first: keep requests that arrive in [start_s, end_s), and so many of the earliest; null: no bound.
@@ -38,8 +39,8 @@ class Params:
         ``jitter_s`` (s).
     repeats: the trace is played so many times in a row.
     long_share: share of the requests that become long: of those whose prompt is at or above the ``long_quantile`` of all prompts, so that
-        0.05 with the quantile 0.95 is every one (PecSched's transformation); drawn by the seed. The rest above the quantile stay as they are
-        when ``long_drop`` is false, else they are left out. null: nobody is long and nothing is labelled.
+        0.05 with the quantile 0.95 is every one (PecSched's transformation); drawn by the seed. The rest above the quantile stay as they
+        are when ``long_drop`` is false, else they are left out. null: nobody is long and nothing is labelled.
     long_min, long_max: prompt tokens of a long request, uniform.
     """
 

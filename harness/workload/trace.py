@@ -117,8 +117,8 @@ def _move(trace: pa.Table, time: str, moved: np.ndarray) -> pa.Table:
 
 
 def scale_load(trace: pa.Table, name: str, time: str, params: Any, seed: int) -> pa.Table:
-    """``trace`` with ``params.load_scale`` times the rows: independent thinning below 1, above 1 seeded superposition of copies that are up to
-    ``params.jitter_s`` later; sorted by ``time``. ``name`` is the column of unique names.
+    """``trace`` with ``params.load_scale`` times the rows: independent thinning below 1, above 1 seeded superposition of copies that are
+    up to ``params.jitter_s`` later; sorted by ``time``. ``name`` is the column of unique names.
 
     Raises BadInput when no row is left.
     """

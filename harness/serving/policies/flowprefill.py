@@ -1,8 +1,8 @@
 """FlowPrefill (arXiv 2602.16603) [code]: slack-aware earliest deadline first, with prefill paused in place between operators.
 
 Needs pool.prefill=whole. slack = deadline - now - what is left of the prefill; requests with slack >= 0 by deadline, then the others. A new
-head is alone when its prompt is ``alone_tokens`` or more or less than ``margin`` of its objective is left; else others join it in order, without
-those that are too big, while that margin is kept. Decisions at arrivals and completions only. ``preemption=no`` is its ablation.
+head is alone when its prompt is ``alone_tokens`` or more or less than ``margin`` of its objective is left; else others join it in order,
+without those that are too big, while that margin is kept. Decisions at arrivals and completions only. ``preemption=no`` is its ablation.
 """
 
 from harness.jit import inlined, kernel

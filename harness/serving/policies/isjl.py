@@ -1,8 +1,9 @@
 """ISJL: longest-job-first batches with short jobs inserted, up to a limit (arXiv 2608.02244). A RECONSTRUCTION from the abstract.
 
-A batch is formed when the replica is empty. 1. The longest waiting jobs are mains, one for each place; the longest of all sets the horizon H.
-2. The others, longest first, go to the least loaded place where load + s <= H and (load + s) - (its longest job) <= delta; after
-``inserts`` of them no more do. 3. In each place the shortest runs first and the main last, so that every job enters when no member has made more
+A batch is formed when the replica is empty. 1. The longest waiting jobs are mains, one for each place; the longest of all sets the
+horizon H. 2. The others, longest first, go to the least loaded place where load + s <= H and (load + s) - (its longest job) <= delta; after
+``inserts`` of them no more do. 3. In each place the shortest runs first and the main last, so that every job enters when no member has
+made more
 than delta tokens. delta = 0 is LJF. With ``insertion=tail`` a freed place takes the longest waiting job that ends by H, while at most delta
 tokens have been made.
 """

@@ -3,7 +3,7 @@
 A long request joins the queues of its gang and starts when all of them have come to it; short ones behind it wait for its prefill.
 """
 
-from harness.serving.gangs import gang_size, per_replica, is_long, nearest, prefill_replicas, shortest
+from harness.serving.gangs import gang_size, is_long, nearest, per_replica, prefill_replicas, shortest
 from harness.serving.state import ADMIT, STOP
 
 PARAMS = {"long_tokens": 50_000.0, "tokens_per_gpu": 20_000.0}

@@ -3,7 +3,7 @@
 A long request starts only when its replicas have no queue, no prefill and no decode of short ones; short ones that come later wait for it.
 """
 
-from harness.serving.gangs import gang_size, per_replica, has_short_work, is_long, nearest, prefill_replicas, shortest
+from harness.serving.gangs import gang_size, has_short_work, is_long, nearest, per_replica, prefill_replicas, shortest
 from harness.serving.state import ADMIT, STOP
 
 PARAMS = {"long_tokens": 50_000.0, "tokens_per_gpu": 20_000.0}
@@ -25,6 +25,7 @@ def gang(view, own, q, found):
 def admit(view, own, q, r):
     if view.requests.in_place[q]:
         for m in range(len(view.replicas)):
-            if (view.requests.gang_mask[q] >> m) & 1 and (has_short_work(view, m) or view.replicas.batch[m] > view.replicas.long_decodes[m]):
+            busy = has_short_work(view, m) or view.replicas.batch[m] > view.replicas.long_decodes[m]
+            if (view.requests.gang_mask[q] >> m) & 1 and busy:
                 return STOP
     return ADMIT

@@ -1,15 +1,17 @@
 """PecSched (arXiv 2409.15104): short requests preempt the prefill of long ones in place, and decode elsewhere.
 
-A short request goes, in order, to a replica without a long one that is empty or stays within ``theta1`` tokens; to one where a long one only
+A short request goes, in order, to a replica without a long one that is empty or stays within ``theta1`` tokens; to one where a long one
+only
 decodes, within ``theta2``; to one whose long prefill it preempts, the one whose gang then holds the fewest tokens. Else it waits in the
-global queue, of which ``lookahead`` requests are tried at an instant (ours), so that a large prompt does not hold up small ones. A long one runs while none of its replicas has short work.
+global queue, of which ``lookahead`` requests are tried at an instant (ours), so that a large prompt does not hold up small ones. A long
+one runs while none of its replicas has short work.
 
 Ablations: ``preemption=no``: short ones queue behind the long prefill instead; ``colocation=no``: no replica with a long decode takes short
 ones; no disaggregation is ``pool.decode_replicas=0``, no fast sequence parallelism ``pool.sp=ring``.
 """
 
 from harness.jit import kernel
-from harness.serving.gangs import gang_size, per_replica, has_short_work, is_long, nearest, prefill_replicas
+from harness.serving.gangs import gang_size, has_short_work, is_long, nearest, per_replica, prefill_replicas
 from harness.serving.routing import pending_tokens
 from harness.serving.state import ADMIT, BLOCK, DECODE, HOLD, NOW, STOP
 

@@ -1,7 +1,7 @@
 """Reservation, a baseline of PecSched (arXiv 2409.15104): replicas for one longest input are set aside, and only long requests use them."""
 
 from harness.jit import inlined
-from harness.serving.gangs import gang_size, per_replica, is_long, nearest, prefill_replicas, shortest
+from harness.serving.gangs import gang_size, is_long, nearest, per_replica, prefill_replicas, shortest
 from harness.serving.state import ADMIT, STOP
 
 PARAMS = {"long_tokens": 50_000.0, "tokens_per_gpu": 20_000.0, "longest_tokens": 500_000.0}

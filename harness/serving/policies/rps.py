@@ -1,7 +1,7 @@
 """Sand, pebbles and rocks (RPS / TCM-Serve [code]): classes by estimated prefill time, whose priority grows with age at different speeds.
 
-priority = -ln(w [1 - exp(-k boost age^p) + offset]), smaller first, with (p, k, offset) = 3.5, .05, .1 / 2.5, .003, .05 / 1.1, .00075, 0. Where the
-classes begin (``pebbles_s``, ``rocks_s``) is ours.
+priority = -ln(w [1 - exp(-k boost age^p) + offset]), smaller first, with (p, k, offset) = 3.5, .05, .1 / 2.5, .003, .05 / 1.1, .00075, 0.
+Where the classes begin (``pebbles_s``, ``rocks_s``) is ours.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Several models on one GPU (arXiv 2605.19593, secondary notes): when to put another one in the place of the one that is loaded.
 
 Another model is loaded when the loaded one has nothing to do, or when a request of another has waited for ``patience_s``, or with
-``rule=penalty`` for ``patience_penalties`` times what loading its model costs, so that a slow switch is made more rarely. With pool.offload the
-models stay loaded, partly on the host, and take turns of ``turn_s``.
+``rule=penalty`` for ``patience_penalties`` times what loading its model costs, so that a slow switch is made more rarely. With
+pool.offload the models stay loaded, partly on the host, and take turns of ``turn_s``.
 """
 
 from harness.serving.state import NOBODY, NOW, OFFLOADED

@@ -1,7 +1,7 @@
 """Fair serving by a virtual token counter: the backlogged tenant with the least weighted service comes first.
 
-Service is prompt tokens + ``output_weight`` x output tokens, counted as they are made. A tenant that comes back after having nothing to do is
-lifted to the least counter of those that are active, so that idling earns nothing.
+Service is prompt tokens + ``output_weight`` x output tokens, counted as they are made. A tenant that comes back after having nothing to
+do is lifted to the least counter of those that are active, so that idling earns nothing.
 """
 
 from harness.jit import kernel
