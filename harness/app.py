@@ -90,6 +90,7 @@ class Settings:
     """Types of the configuration; the sections without one are checked where they are used."""
 
     cluster: dict[str, Any] = field(default_factory=dict)
+    pool: dict[str, Any] = field(default_factory=dict)
     workload: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
     seed: int = 0

@@ -18,23 +18,17 @@ from pathlib import Path
 from subprocess import run
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from harness import __version__, schema
+from harness import __version__
 from harness.cache import PACKAGE, sources_hash
 from harness.errors import BadInput
-from harness.tables import TraceFile, write_atomically, write_table
-from harness.topology import Cluster, build, parse
+from harness.tables import write_atomically
 
 NOT_HASHED = ("out", "progress", "force", "dry_run")
 """Keys of a configuration that do not change what a cell is."""
 
-INPUT_FILES = (("workload", "path"), ("policy", "file"), ("cluster", "from_flextopo"),
+INPUT_FILES = (("workload", "path"), ("workload", "paths"), ("policy", "file"), ("cluster", "from_flextopo"),
                ("cluster", "from_file"), ("cluster", "order"), ("workload", "order"))
-"""Keys of a configuration that name files whose contents matter."""
-
-TIE_RULES = "instants: finish, end of grace, tick, arrival, by index; queue: key, submit_time, index; servers: lowest index"
+"""Keys of a configuration that name files, or lists of them, whose contents matter."""
 
 FAILED = "failed"
 """Folder beside the cells that keeps what is known of those that failed."""
@@ -73,10 +67,11 @@ class Cell:
         """sha256 of every input file, by the key and name that the configuration gives."""
         found = {}
         for group, key in INPUT_FILES:
-            name = self.config.get(group, {}).get(key)
-            if name:
-                file = str(name).rpartition(":")[0] if key == "order" else str(name)
-                found[f"{group}.{key}={name}"] = file_hash(Path(file))
+            names = self.config.get(group, {}).get(key)
+            for name in names if isinstance(names, list) else [names]:
+                if name:
+                    file = str(name).rpartition(":")[0] if key == "order" else str(name)
+                    found[f"{group}.{key}={name}"] = file_hash(Path(file))
         return found
 
     @cached_property
@@ -174,127 +169,19 @@ def _row(cell: Cell) -> dict[str, Any]:
 
 
 def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | None) -> None:
-    from harness.cluster.build import Rules
-    from harness.cluster.hooks import load_policy
-    from harness.workload import stream
+    from harness.halves import replay_into
 
-    config = cell.config
     began = time.perf_counter()
-    policy = load_policy(config["policy"]["name"], config["policy"].get("file"), _policy_params(config["policy"]))
-    inputs = cell.inputs
-    workload = dict(config["workload"])
-    source = stream(workload.pop("generator"), workload)
-    preemption, horizon = config["preemption"], config["horizon_s"]
-    rules = Rules(config["pinning"], preemption["grace_s"], preemption["min_runtime_s"], preemption["max_evictable"],
-                  np.inf if horizon is None else horizon, config["seed"], _speeds(config))
-    sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)
-    if source is None:
-        cluster, trace = _load(sections, config["seed"])
-        outcome, metrics, replayed = _replay(cell, cluster, trace, policy, rules, folder, report)
-    else:
-        cluster = _cluster(json.dumps(config["cluster"], sort_keys=True))
-        outcome, metrics, replayed = _replay_stream(cell, cluster, source, policy, rules, folder, report)
+    metrics, about = replay_into(folder, cell.config, cell.inputs, report)
     (folder / "summary.json").write_text(json.dumps(metrics, indent=1))
     (folder / ".hydra").mkdir()
     for name, text in cell.hydra.items():
         (folder / ".hydra" / name).write_text(text)
     manifest = {
-        **_row(cell), "inputs": inputs, "seed": config["seed"], "tie_rules": TIE_RULES, "events": outcome.events,
-        "capped_servers": outcome.capped, "cluster_notes": list(cluster.notes), "replay_wall_s": round(replayed, 6),
-        "wall_s": round(time.perf_counter() - began, 6),
+        **_row(cell), "inputs": cell.inputs, "seed": cell.config["seed"], **about, "wall_s": round(time.perf_counter() - began, 6),
         "peak_memory_mib": _peak_memory_mib(), "git_commit": _git_commit(), "versions": _versions(),
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str))
-
-
-def _replay(cell: Cell, cluster: Cluster, trace: pa.Table, policy: Any, rules: Any, folder: Path,
-            report: Callable[[int, int, int], None] | None) -> tuple[Any, Mapping[str, Any], float]:
-    """Writes the tables into ``folder``; returns what the replay left behind, the metrics, and the seconds of the replay."""
-    from harness.cluster.replay import replay
-    from harness.metrics import (
-        arrivals_table,
-        history,
-        jobs_table,
-        preemptions_table,
-        summary,
-        utilization_table,
-        with_energy,
-        with_fragmentation,
-    )
-
-    config, began = cell.config, time.perf_counter()
-    outcome = replay(trace, cluster, policy, rules, report and (lambda events, arrived: report(events, arrived, trace.num_rows)))
-    replayed = time.perf_counter() - began
-    jobs = jobs_table(outcome)
-    preemptions = preemptions_table(outcome)
-    utilization = utilization_table(outcome, config["interval_s"], config["warmup_s"])
-    tables, measured = {"jobs": jobs, "preemptions": preemptions}, config["metrics"]
-    if measured["fragmentation"] or measured["energy"]:
-        found = history(outcome, cluster)
-        utilization = with_fragmentation(utilization, outcome, found) if measured["fragmentation"] else utilization
-        utilization = with_energy(utilization, found) if measured["energy"] else utilization
-        tables["arrivals"] = arrivals_table(outcome, found)
-    metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
-    for name, table in {**tables, "utilization": utilization}.items():
-        write_table(table, folder / f"{name}.parquet")
-    return outcome, metrics, replayed
-
-
-def _replay_stream(cell: Cell, cluster: Cluster, source: TraceFile, policy: Any, rules: Any, folder: Path,
-                   report: Callable[[int, int, int], None] | None) -> tuple[Any, Mapping[str, Any], float]:
-    """The same for a trace that is read block by block."""
-    from harness.stream import replay_to_files
-
-    config = cell.config
-    for name, wanted in config["metrics"].items():
-        if wanted:
-            raise BadInput(f"metrics.{name}=true: needs the whole replay at once; not with a trace that is streamed")
-    done = replay_to_files(source, cluster, policy, rules, folder, config["warmup_s"], config["interval_s"],
-                           report and (lambda events, arrived: report(events, arrived, source.rows)))
-    write_table(done.utilization, folder / "utilization.parquet")
-    return done.outcome, done.metrics, done.replay_s
-
-
-@lru_cache(maxsize=4)
-def _cluster(section: str) -> Cluster:
-    cluster = build(parse(json.loads(section)))
-    for line in cluster.notes:
-        print(f"cluster {cluster.name}: {line}", file=sys.stderr)
-    return cluster
-
-
-@lru_cache(maxsize=4)
-def _load(sections: str, seed: int) -> tuple[Cluster, pa.Table]:
-    """The cluster and the trace: cells of a sweep that share them load them once."""
-    from harness.workload import load
-
-    cluster_section, workload_section, _ = json.loads(sections)
-    cluster = _cluster(json.dumps(cluster_section, sort_keys=True))
-    workload_section = dict(workload_section)
-    return cluster, load(workload_section.pop("generator"), workload_section, cluster, seed)
-
-
-def _policy_params(section: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters in a policy section; with a file, those of the policy whose place it takes are left out."""
-    from harness.cluster.hooks import declared_params
-
-    params = {key: value for key, value in section.items() if key not in ("name", "file")}
-    if section.get("file"):
-        own = declared_params(None, section["file"])
-        replaced = declared_params(section["name"], None)
-        return {key: value for key, value in params.items() if key in own or key not in replaced}
-    return params
-
-
-def _speeds(config: Mapping[str, Any]) -> dict[tuple[str, str | None, str], float]:
-    speeds: dict[tuple[str, str | None, str], float] = {}
-    for kind in schema.KINDS:
-        for network in schema.NETWORK_LEVELS:
-            far = config["network_speed"][kind][network]
-            speeds[kind, None, network] = far
-            for level in schema.LEVELS:
-                speeds[kind, level, network] = config["speed"][kind][level] * far
-    return speeds
 
 
 @lru_cache

@@ -19,6 +19,7 @@ from harness import __version__
 from harness.errors import BadInput
 from harness.figures import (
     card_mix,
+    goodput_load,
     hit_rate,
     latency_cdf,
     packing_curve,
@@ -27,6 +28,8 @@ from harness.figures import (
     power_curve,
     preemption_efficiency,
     search_cost,
+    serving_cdf,
+    serving_policies,
     utilization_day,
 )
 from harness.figures.comparisons import against, by_policy, default_baseline, with_batch_goodput
@@ -49,8 +52,11 @@ FIGURES: tuple[ModuleType, ...] = (
     policy_load_heatmap,
     packing_curve,
     power_curve,
+    serving_policies,
+    serving_cdf,
+    goodput_load,
 )
-TABLES = ("jobs", "preemptions", "utilization", "arrivals")
+TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
 MOST_GRIDS, MOST_ROWS, LARGE_SVG = 12, 200, 400_000

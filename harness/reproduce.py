@@ -17,13 +17,15 @@ from harness import claims_fgd, claims_pwr
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
-from harness.figures import pays
+from harness.figures import isjl_frontier, pays
 from harness.figures.comparisons import with_batch_goodput
 from harness.figures.intervals import interval, paired
 from harness.figures.results import open_results
 from harness.figures.settings import NotDrawn
+from harness.figures.style import save
 from harness.report import build_report
 from harness.report_tables import Grid
+from harness.serving_claims import frontier, serving_claims, serving_sections
 
 REPOSITORY = PACKAGE.parent
 PUBLIC_TRACES = REPOSITORY.parent / "shared" / "traces"
@@ -45,6 +47,13 @@ RECIPES = (
     Recipe("guarantees", ("workload.preemptors=50",)),
     Recipe("pays", ("workload.days=1.0", "horizon_s=86400"), ("pays", "policy_load_heatmap")),
     Recipe("day", ("workload.days=1.0",), ("latency_cdf", "utilization_day", "preemption_efficiency")),
+    Recipe("pecsched_drain", ("workload.synthetic_s=300",), ("serving_policies",)),
+    Recipe("pecsched_stable", ("workload.synthetic_s=900",), ("serving_policies",)),
+    Recipe("pecsched_without", ("workload.synthetic_s=300",)),
+    Recipe("pecsched_ablations", ("workload.synthetic_s=300", "seed=0")),
+    Recipe("isjl", ("workload.requests=256",)),
+    Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
+    Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),
     Recipe("openb", (), ("latency_cdf",), ("openb.parquet",)),
     Recipe("philly", ("seed=0",), ("latency_cdf",), ("philly.parquet",)),
     Recipe("fgd", ("seed=42",), ("packing_curve",),
@@ -97,10 +106,14 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
             return 1
         done[recipe.name] = runs / recipe.name
     figures = keep_figures(done, results / "figures")
-    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done)]
+    if "isjl" in done:
+        save(isjl_frontier.draw(frontier()), results / "figures", "isjl-frontier")
+        figures.append("isjl-frontier")
+    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *serving_claims(done, quick)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
-    write_markdown(claims, results / "REPRODUCTION.md", [*answers(done)], facts, [(name, f"figures/{name}.png") for name in figures])
+    sections = [*answers(done), *serving_sections(done)]
+    write_markdown(claims, results / "REPRODUCTION.md", sections, facts, [(name, f"figures/{name}.png") for name in figures])
     for one in claims:
         print(f"{one.verdict:>10}  {one.claim_id}: published {one.published_text}, measured {one.measured_text}")
     print(f"{results / 'REPRODUCTION.md'}, {time.perf_counter() - began:.0f} s")

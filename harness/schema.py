@@ -124,6 +124,26 @@ RESULT_JOBS: Table = (
     Column("reason", STRING, "why it was rejected", nullable=True),
 )
 
+RESULT_REQUESTS: Table = (
+    Column("request_id", STRING, "name"),
+    Column("service", STRING, "service asked", nullable=True),
+    Column("arrival_time", F8, "arrival", "s"),
+    Column("prompt_tokens", I4, "prompt length", "tokens"),
+    Column("output_tokens", I4, "output length", "tokens"),
+    Column("start_time", F8, "its prefill first began", "s", nullable=True),
+    Column("first_token_time", F8, "its first token was made", "s", nullable=True),
+    Column("finish_time", F8, "its last token was made", "s", nullable=True),
+    Column("queue_s", F8, "start_time - arrival_time; the waiting so far when it never started", "s", nullable=True),
+    Column("ttft_s", F8, "time to first token, first_token_time - arrival_time", "s", nullable=True),
+    Column("tbt_mean_s", F8, "mean time between its tokens", "s", nullable=True),
+    Column("tbt_p99_s", F8, "99th percentile of the times between its tokens", "s", nullable=True),
+    Column("e2e_s", F8, "finish_time - arrival_time", "s", nullable=True),
+    Column("preemptions", I4, "times it lost its place, or its prefill was paused"),
+    Column("replica", I4, "replica it last was on", nullable=True),
+    Column("slo_met", BOOL, "finished within its objectives; null: it has none", nullable=True),
+    Column("status", STRING, "how it ended", values=STATUSES),
+)
+
 PREEMPTIONS: Table = (
     Column("decision_id", I8, "decisions counted from 0"),
     Column("time", F8, "when it was taken", "s"),
@@ -170,6 +190,20 @@ ARRIVALS: Table = (
     Column("allocated", F8, "GPUs that running jobs hold, over those of the cluster"),
     Column("fragmented", F8, "GPUs that the typical instance could not use (FGD's F), over those of the cluster"),
     Column("watts", F8, "what the servers' GPUs and sockets draw", "W"),
+)
+
+SERVING_UTILIZATION: Table = (
+    Column("t_start", F8, "start of the interval", "s"),
+    Column("t_end", F8, "end of the interval", "s"),
+    Column("busy", F8, "share of the replicas' time in steps and prefill operations"),
+    Column("prefill", F8, "share of the replicas' time in steps and operations that prefill"),
+    Column("decode", F8, "share of the replicas' time in steps that decode"),
+    Column("batch", F8, "mean decode members of a replica, 0 while it makes no tokens", "requests"),
+    Column("kv_used", F8, "mean share of the KV blocks in use in steps and operations, 0 outside them"),
+    Column("prefill_tokens", F8, "prompt tokens prefilled in steps", "tokens/s"),
+    Column("output_tokens", F8, "tokens made in steps by decode members", "tokens/s"),
+    Column("queue_len", F8, "mean requests that have not started", "requests"),
+    Column("present", F8, "mean requests that have arrived and not finished", "requests"),
 )
 
 TRACES: dict[str, tuple[str, Table]] = {

@@ -34,7 +34,7 @@ def read_rows(out: Path) -> list[dict[str, Any]]:
     current = [(known, metrics) for known, metrics in current if known["status"] == "ok" or known["cell"] not in whole]
     varied = sorted({key for known, _ in current for key in known["overrides"]} - set(NOT_COLUMNS))
     rows = [
-        {**known["labels"], **{key: _look_up(known["config"], key) for key in varied}, **metrics, "status": known["status"],
+        {**known["labels"], **{key: _look_up(known, key) for key in varied}, **metrics, "status": known["status"],
          "error": known["error"], "cell": known["cell"]}
         for known, metrics in current
     ]
@@ -67,11 +67,14 @@ def _read(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     return found
 
 
-def _look_up(config: Mapping[str, Any], key: str) -> Any:
-    value: Any = config
+def _look_up(known: Mapping[str, Any], key: str) -> Any:
+    """Value of a key in a cell's configuration; of a group, such as pool or pool/gpu, the option that was chosen."""
+    value: Any = known["config"]
     for part in key.lstrip("+~").split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
-    return json.dumps(value) if isinstance(value, list | dict) else value
+    if isinstance(value, Mapping) or "/" in key:
+        return known["overrides"].get(key)
+    return json.dumps(value) if isinstance(value, list) else value
 
 
 def _column(values: list[Any]) -> pa.Array:

@@ -24,10 +24,16 @@ DECISIONS = (
 WAITS = tuple(f"wait_s_{statistic}_{kind}" for kind in ("online", "batch", "training") for statistic in ("mean", "p99"))
 JCTS = tuple(f"jct_s_mean_{kind}" for kind in ("online", "batch", "training"))
 WORK = ("lost_gpu_s", "restart_gpu_s", "shortfall_gpu_s", "goodput_gpu_s", "goodput_gpu_s_batch", "gpu_busy_mean")
+SERVING = (
+    "queue_s_mean", "queue_s_p99", "ttft_s_mean", "ttft_s_p99", "tbt_mean_s_mean", "tbt_p99_s_mean", "e2e_s_mean", "e2e_s_p99",
+    "throughput_rps", "goodput_rps", "slo_met_share", "fairness_jain", "queue_s_p99_short", "drain_rps_short", "e2e_s_mean_long",
+    "starved_share_long",
+)
 
-POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", *WAITS, *JCTS, "wait_s_censored", *WORK, "makespan_s")
-PAIRED_METRICS = (*DECISIONS, *WAITS, *WORK)
-BASELINES = ("godel", "kubernetes", "priority", "fifo")
+POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", *WAITS, *JCTS, "wait_s_censored", *WORK, "makespan_s", *SERVING,
+                  "drain_ratio", "preemptions", "switches", "batch_mean", "kv_used_mean")
+PAIRED_METRICS = (*DECISIONS, *WAITS, *WORK, *SERVING)
+BASELINES = ("godel", "kubernetes", "priority", "fifo", "long_fifo", "fcfs")
 COUNTS = ("jobs_compared", "jobs_left_out")
 
 

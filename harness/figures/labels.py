@@ -57,7 +57,32 @@ LABELS = {
     "makespan_s": Label("makespan", "h", -1, HOURS),
     "wait_s_censored": Label("jobs that never started", "", -1),
     "unstable": Label("offered load > 1", ""),
+    "requests": Label("requests", ""),
+    "requests_finished": Label("requests finished", "", 1),
+    "requests_rejected": Label("requests rejected", "", -1),
+    "requests_waiting": Label("requests left waiting", "", -1),
+    "requests_running": Label("requests left running", ""),
+    "requests_expired": Label("requests that ended unstarted", "", -1),
+    "requests_not_submitted": Label("requests not submitted", ""),
+    "steps": Label("steps", ""),
+    "throughput_rps": Label("throughput", "requests/s", 1),
+    "output_tokens_s": Label("output", "tokens/s", 1),
+    "goodput_rps": Label("goodput", "requests/s", 1),
+    "slo_met_share": Label("objectives met", "%", 1, 100),
+    "drain_ratio": Label("end over last arrival", "", -1),
+    "preemptions": Label("preemptions", "", -1),
+    "switches": Label("model switches", "", -1),
+    "batch_mean": Label("decode batch", "", 0),
+    "busy_mean": Label("replicas busy", "%", 0, 100),
+    "prefill_share": Label("time with prefill", "%", 0, 100),
+    "decode_share": Label("time with decode", "%", 0, 100),
+    "kv_used_mean": Label("KV cache used", "%", 0, 100),
+    "fairness_jain": Label("Jain's fairness", "", 1),
+    "service_gap": Label("service gap", "", -1),
 }
+
+BY_TENANT = {"requests": "requests", "drain_rps": "throughput", "starved_share": "starved share", "slo_met_share": "objectives met"}
+"""Metrics of a serving cell that come again with the tenant as suffix."""
 
 LATENCIES = {
     "wait_s": Label("wait", "s", -1),
@@ -65,9 +90,20 @@ LATENCIES = {
     "slowdown": Label("slowdown", "", -1),
     "bounded_slowdown": Label("bounded slowdown", "", -1),
 }
+
+REQUEST_LATENCIES = {
+    "queue_s": Label("queueing", "s", -1),
+    "ttft_s": Label("time to first token", "s", -1),
+    "decode_wait_s": Label("wait for decode", "s", -1),
+    "tbt_mean_s": Label("mean time between tokens", "s", -1),
+    "tbt_p99_s": Label("p99 time between tokens", "s", -1),
+    "e2e_s": Label("end to end", "s", -1),
+}
 STATISTICS = {"mean": "mean", "p50": "median", "p95": "p95", "p99": "p99"}
 _KIND = "|".join(KINDS)
 _LATENCY = re.compile(rf"({'|'.join(LATENCIES)})_({'|'.join(STATISTICS)})(?:_({_KIND}))?")
+_REQUEST = re.compile(rf"({'|'.join(REQUEST_LATENCIES)})_({'|'.join(STATISTICS)})(?:_(\w+))?")
+_TENANT = re.compile(rf"({'|'.join(BY_TENANT)})_(\w+)")
 _BY_KIND = re.compile(rf"(\w+?)_({_KIND})")
 
 
@@ -78,6 +114,12 @@ def label(metric: str) -> Label:
     if found := _LATENCY.fullmatch(metric):
         kind, statistic, latency = found[3], STATISTICS[found[2]], LATENCIES[found[1]]
         return latency._replace(text=f"{kind or 'all'} {statistic} {latency.text}")
+    if found := _REQUEST.fullmatch(metric):
+        latency = REQUEST_LATENCIES[found[1]]
+        return latency._replace(text=f"{found[3] or 'all'} {STATISTICS[found[2]]} {latency.text}")
+    if found := _TENANT.fullmatch(metric):
+        better = -1 if found[1] == "starved_share" else int(found[1] != "requests")
+        return Label(f"{found[2]} {BY_TENANT[found[1]]}", "", better)
     if (found := _BY_KIND.fullmatch(metric)) and found[1] in LABELS:
         return LABELS[found[1]]._replace(text=f"{found[2]} {LABELS[found[1]].text}")
     return Label(metric, "")

@@ -20,7 +20,7 @@ REQUIRED = ("cluster", "workload", "policy", "seed", "cell", "status")
 ROWS_PER_POLICY = 2_000_000
 """More rows of a cell table than this are not read for one policy: later seeds are left out."""
 
-CLOCKS = {"jobs": "submit_time", "preemptions": "time"}
+CLOCKS = {"jobs": "submit_time", "preemptions": "time", "requests": "arrival_time"}
 """The column of a cell table that warm-up is cut by."""
 
 OK = "ok"

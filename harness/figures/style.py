@@ -95,6 +95,19 @@ LOOKS = {
     "bestfit": Look(GREEN, "--", "D"),
     "fgd": Look(BLUE, "-", "s"),
     "pwr_fgd": Look(VERMILLION, "-", "v"),
+    "fcfs": Look(GREY, "-", "o"),
+    "long_fifo": Look(GREY, "-", "s"),
+    "reservation": Look(VERMILLION, "-", "s"),
+    "long_priority": Look(ORANGE, "-", "^"),
+    "ljf": Look(GREY, "--", "v"),
+    "srpt": Look(SKY, "-.", "^"),
+    "edf": Look(ORANGE, "--", "v"),
+    "rps": Look(PURPLE, "-.", "v"),
+    "vtc": Look(GREEN, "-", "D"),
+    "switching": Look(GREEN, "--", "P"),
+    "isjl": Look(BLUE, "-.", "P"),
+    "flowprefill": Look(BLUE, "-", "X"),
+    "pecsched": Look(BLUE, "-", "D"),
 }
 """Look of the policies that come with the harness, in the order in which figures show them."""
 

@@ -49,7 +49,7 @@ def utilization_table(outcome: Outcome, interval_s: float | None = None, warmup_
 def utilization_of(end: float, interval_s: float | None, warmup_s: float, running: Iterable[tuple["Spans", Array]],
                    queue: Iterable["Spans"], held: Iterable[tuple["Spans", Array]]) -> pa.Table:
     """The table from its spans, which may come in pieces; running and held ones with the kind (n,) of their jobs."""
-    edges = _edges(warmup_s, end, interval_s)
+    edges = interval_edges(warmup_s, end, interval_s)
     kinds = range(len(schema.KINDS))
     ran, kept, waits = [Means(edges) for _ in kinds], [Means(edges) for _ in kinds], Means(edges)
     for sums, pieces in ((ran, running), (kept, held)):
@@ -71,7 +71,7 @@ def utilization_of(end: float, interval_s: float | None, warmup_s: float, runnin
     return pa.table(list(map(pa.array, columns.values())), schema=schema.arrow_schema(schema.UTILIZATION))
 
 
-def _edges(begin: float, end: float, interval_s: float | None) -> Array:
+def interval_edges(begin: float, end: float, interval_s: float | None) -> Array:
     """Ends of the intervals, in s: at least ``begin`` alone, which is none."""
     if interval_s is not None and not 0 < interval_s < np.inf:
         raise BadInput(f"interval_s={interval_s}: must be a positive number of seconds, or null for a {INTERVALS}th of the replay")

@@ -61,6 +61,12 @@ class Stream(IntEnum):
     FITTED_TENANT = 47
     FITTED_TOKENS = 48
     STANDING = 49
+    REQUEST_ARRIVAL = 60
+    REQUEST_PROMPT = 61
+    REQUEST_OUTPUT = 62
+    REQUEST_TENANT = 63
+    LONG_REQUEST = 64
+    LONG_TOKENS = 65
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

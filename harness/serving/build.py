@@ -1,0 +1,145 @@
+"""From a trace table and a pool to the state of a fresh replay."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.errors import BadInput
+from harness.serving.pool import PREEMPTIONS, Pool
+from harness.serving.routing import ROUTING as RULES
+from harness.serving.speed import FEATURES
+from harness.serving.state import (
+    BATCH,
+    BLOCK_TOKENS,
+    BOUNDARY,
+    CHUNK,
+    DECODE,
+    FINISHED_N,
+    HORIZON,
+    MIXED,
+    MODEL,
+    MOVE_FLOOR_S,
+    MOVE_S,
+    NOBODY,
+    OFFLOADED,
+    PREEMPTION,
+    PREFILL,
+    QUEUE,
+    REJECTED,
+    REPLICA,
+    REQUEST,
+    ROUTING,
+    SEED,
+    SKIP_AHEAD,
+    SWAP_S,
+    TENANT,
+    UNSUBMITTED,
+    WHOLE,
+    WORK,
+    Array,
+    Own,
+    State,
+    View,
+)
+
+MOST_REPLICAS = 62
+"""The replicas of a gang are bits of an int64."""
+
+PREDICTOR_STREAM = 7
+"""Second number of the seed of predicted output lengths."""
+
+
+def smallest_state() -> tuple[State, Own]:
+    """A state of one request and one replica, whose types are those of every state, and scratch arrays."""
+    def one(kind: np.dtype, n: int = 1) -> np.recarray:
+        return np.zeros(n, kind).view(np.recarray)
+
+    ints = np.zeros((1, 1), np.int64)
+    view = View(np.zeros(6), np.zeros(14, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
+                one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
+                ints.copy())
+    return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
+
+
+def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.inf, gangs: bool = False
+                ) -> tuple[State, Array, list[str]]:
+    """The state at time 0 for ``trace`` (schema.REQUESTS) on ``pool``; the row of the trace behind each request, which are in arrival
+    order; and the names of the tenants.
+
+    ``gangs``: the policy may place a request on several replicas. Raises BadInput when a request asks for a model that there is not.
+    """
+    arrival = trace["arrival_time"].to_numpy()
+    order = np.argsort(arrival, kind="stable")
+    n, m = trace.num_rows, pool.replicas
+    tenants = trace["tenant"].combine_chunks().dictionary_encode()
+    requests = np.zeros(n, REQUEST).view(np.recarray)
+    work = np.zeros(n, WORK).view(np.recarray)
+    requests.arrival = arrival[order]
+    requests.prompt = requests.target = trace["prompt_tokens"].to_numpy()[order]
+    work.output = trace["output_tokens"].to_numpy()[order]
+    requests.predicted = work.output
+    if pool.predictor_sigma:
+        noise = np.random.default_rng((seed, PREDICTOR_STREAM)).normal(0.0, pool.predictor_sigma, n)
+        requests.predicted = np.maximum(1.0, work.output * np.exp(noise))
+    requests.service = _services(trace, pool)[order]
+    requests.tenant = tenants.indices.fill_null(len(tenants.dictionary)).to_numpy(zero_copy_only=False)[order]
+    if "priority" in trace.column_names:
+        requests.priority = pc.fill_null(trace["priority"], 0).to_numpy()[order]
+    for column, default in (("ttft_slo_s", pool.ttft_slo_s), ("tbt_slo_s", pool.tbt_slo_s)):
+        own = trace[column].to_numpy(zero_copy_only=False).astype(float)[order]
+        setattr(requests, column.removesuffix("_s"), np.where(np.isnan(own), np.inf if default is None else default, own))
+    requests.status, requests.gang = UNSUBMITTED, 1
+    for name in ("replica", "mate", "ahead", "behind"):
+        setattr(requests, name, NOBODY)
+    for name in ("start", "first_token", "decode_start", "finish"):
+        setattr(requests, name, np.nan)
+    requests.due = np.inf
+
+    replicas = np.zeros(m, REPLICA).view(np.recarray)
+    first_decoder = m - pool.decode_replicas
+    replicas.role = np.where(np.arange(m) >= first_decoder, DECODE, PREFILL) if pool.decode_replicas else MIXED
+    replicas.server = np.arange(m) // pool.per_server
+    replicas.gpus = pool.tp
+    replicas.model = np.arange(m) % len(pool.all_models)
+    replicas.blocks = pool.blocks
+    replicas.long = replicas.op = replicas.forming = NOBODY
+    queues = np.zeros(m + 1, QUEUE).view(np.recarray)
+    queues.head = queues.tail = NOBODY
+
+    if gangs and m > MOST_REPLICAS:
+        raise BadInput(f"pool.replicas={m}: a policy with gangs takes at most {MOST_REPLICAS}")
+    need = -(-(requests.prompt + work.output) // pool.block)
+    requests.status[need > pool.blocks * (first_decoder if gangs else 1)] = REJECTED
+
+    coef, limit, row, switching = pool.tables()
+    models = np.zeros(len(switching), MODEL).view(np.recarray)
+    models.switch_s, models.layers = switching, [model.layers for model in pool.all_models]
+    clock, count = np.zeros(6), np.zeros(14, np.int64)
+    clock[HORIZON] = horizon_s
+    clock[SWAP_S] = pool.model.kv_bytes / (pool.gpu.pcie_gbs * 1e9 * pool.tp)
+    clock[MOVE_FLOOR_S], clock[MOVE_S] = pool.move_s()
+    clock[BOUNDARY] = 2 * pool.model.layers if pool.boundaries is None else pool.boundaries
+    count[[SEED, BATCH, CHUNK, BLOCK_TOKENS]] = seed, pool.batch, pool.chunk, pool.block
+    count[WHOLE] = pool.prefill == "whole"
+    count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
+    count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
+    count[FINISHED_N] = int((requests.status == REJECTED).sum())
+    table = np.zeros(len(tenants.dictionary) + 1, TENANT).view(np.recarray)
+    members = np.full((m, pool.batch), NOBODY, np.int64)
+    view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,
+                np.zeros(n, np.int64), members.copy(),
+                np.zeros((m, pool.block), np.int64))
+    return State(view, work), order, tenants.dictionary.to_pylist()
+
+
+def _services(trace: pa.Table, pool: Pool) -> Array:
+    """Index of the model that each row asks for: 0 with one model, else that of its name."""
+    if not pool.models:
+        return np.zeros(trace.num_rows, np.int64)
+    names = [model.name for model in pool.models]
+    found = pc.index_in(trace["service"], value_set=pa.array(names))
+    if found.null_count:
+        row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
+        asked = trace["service"][row].as_py()
+        raise BadInput(f"requests, row {row}: service={asked!r} is none of pool.models, which are {', '.join(names)}")
+    return found.to_numpy(zero_copy_only=False).astype(np.int64)
