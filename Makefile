@@ -6,7 +6,7 @@ READY := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test test-long lint reproduce bench notebooks coverage traces lock clean
+.PHONY: help setup compile test test-long lint reproduce bench bench-peers notebooks coverage traces lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -43,6 +43,10 @@ reproduce: compile ## every paper experiment, its figures and results/REPRODUCTI
 
 bench: compile ## measure speed and memory against the budgets
 	$(BIN)/python -m harness.bench
+
+bench-peers: compile ## the common workload in other simulators beside the harness (HELIOS=DIR names a copy of that one)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --editable '.[peers]'
+	$(BIN)/python -m harness.bench --peers $(if $(HELIOS),--helios "$(HELIOS)") --markdown docs/performance.md
 
 notebooks: compile ## execute the notebooks
 	$(if $(wildcard notebooks/*.py),$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py)

@@ -74,7 +74,7 @@ def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, monkeypatch, ca
 
 def test_a_place_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "SECTIONS", ())
-    assert bench.run(TINY, tmp_path) == 2
+    assert bench.main(["--quick", "--json", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
 
 
