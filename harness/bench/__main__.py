@@ -98,17 +98,18 @@ def run_peers(sizes: Sizes, file: Path, helios: Path | None, limit_s: float, mar
         return section
 
     names = list(TRACES) if sizes == Sizes() else ["T1"]
-    found = measure(replace(sizes, jobs=sizes.command_jobs), (*map(on, names), profile, fifo))
-    _show(about, sizes, found)
+    found = measure(sizes, (*map(on, names), profile))
+    distances = measure(replace(sizes, jobs=sizes.command_jobs, repeats=3 * sizes.repeats), (fifo,))
+    _show(about, sizes, [*found, *distances])
     for _, mine in groupby(measured, key=lambda one: one.trace):
         print(f"\n{grid(list(mine)).markdown()}")
     if markdown:
         said = {"--helios DIR": helios, f"--limit {limit_s:g}": limit_s != LIMIT_S, "--quick": sizes != Sizes()}
         command = " ".join(["python -m harness.bench --peers", *(word for word, was in said.items() if was), f"--markdown {markdown.name}"])
-        text = page({**about, "load_average_after": machine()["load_average"]}, found, measured, command)
+        text = page({**about, "load_average_after": machine()["load_average"]}, found, distances, measured, command)
         write_atomically(markdown, lambda temporary: temporary.write_text(text, encoding="utf-8"))
         print(f"as a page: {markdown}")
-    return _conclude({**about, "measured": [one.plain() for one in measured]}, found, file)
+    return _conclude({**about, "measured": [one.plain() for one in measured]}, [*found, *distances], file)
 
 
 def _about(sizes: Sizes) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "system": platform.platform(),
         "jit": os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"),
-        "versions": {"harness": __version__, "python": platform.pythonversion_of(), **{name: version_of(name) for name in LIBRARIES}},
+        "versions": {"harness": __version__, "python": platform.python_version(), **{name: version_of(name) for name in LIBRARIES}},
         "git_commit": _commit(),
     }
 

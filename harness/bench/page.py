@@ -15,12 +15,14 @@ HEAD = ["program", "places", "whole command, s", "replay, s", "jobs/s", "events/
 NONE = "-"
 
 
-def page(about: dict[str, Any], rows: Sequence[Row], measured: Sequence[Measured], command: str) -> str:
-    """The page in Markdown. ``about`` is what the JSON says of the machine and the time, ``command`` what was typed."""
+def page(about: dict[str, Any], rows: Sequence[Row], distances: Sequence[Row], measured: Sequence[Measured], command: str) -> str:
+    """The page in Markdown. ``about`` is what the JSON says of the machine and the time, ``command`` what was typed.
+
+    ``rows`` are those of the peers and of the profile, ``distances`` those of ``replays.fifo``.
+    """
     traces = [(_title(name), grid(list(mine))) for name, mine in groupby(measured, key=lambda one: one.trace)]
     stages = [row for row in rows if STAGE in row.what]
     verdicts = [row for row in rows if row.target is not None]
-    distances = [row for row in rows if row.what.startswith(("FIFO", "the same", "the loop's", "reading"))]
     return render(
         "performance.md", about=about, command=command, traces=traces, remarks=_remarks(measured), limit=LIMIT_S,
         targets=Grid(["what", "target", "measured", "met", ""], [_verdict(row) for row in verdicts], (0, 3, 4)).markdown(),

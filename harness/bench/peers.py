@@ -19,7 +19,7 @@ from harness.bench.machine import version_of
 from harness.bench.models import PEERS, PLACES, Jobs
 from harness.bench.models.helios_fifo import INSIDE, NEEDED, simulator_in
 from harness.bench.processes import CommandFailed, Cost, TooLong, cost
-from harness.bench.replays import REFEREES, Timed, cluster_of, columns, common_trace, timed
+from harness.bench.replays import REFEREES, SIDE_BY_SIDE, Timed, cluster_of, columns, common_trace, timed
 from harness.bench.rows import Row
 from harness.bench.sizes import Sizes
 from harness.cluster.build import Rules
@@ -40,7 +40,6 @@ COMMAND_TARGET_S, HELIOS_TARGET = 1.5, 1_000.0
 """On T4: the whole command of the harness in s, and its replay over that of Helios."""
 
 HARNESS = "the harness"
-SIDE_BY_SIDE = "processor time, side by side in this run"
 EVENTS_PER_JOB = 2
 """Its arrival and its end, whatever a simulator does besides."""
 

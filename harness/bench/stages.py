@@ -18,7 +18,7 @@ from typing import Any
 START, IMPORTS, CACHE, HYDRA = "start of the interpreter", "imports", "compiled code from Numba's cache", "Hydra"
 READ, BUILD, REPLAY, TABLES = "reading the trace", "building the state", "replay", "result tables"
 WRITE, CELL, END = "writing", "rest of the cell", "end of the process"
-STAGES = (START, IMPORTS, CACHE, HYDRA, READ, BUILD, REPLAY, TABLES, WRITE, CELL, END)
+STAGES: tuple[str, ...] = (START, IMPORTS, CACHE, HYDRA, READ, BUILD, REPLAY, TABLES, WRITE, CELL, END)
 
 FUNCTIONS = (
     ("numba.core.dispatcher", "Dispatcher.compile", CACHE),

@@ -18,7 +18,7 @@ FIRST = 10
 
 
 def prepare(jobs: Jobs, folder: Path, place: Path | None) -> Prepared:
-    vars(collections)["Mapping"] = collections.abc.Mapping  # AccaSim 1.1.3 asks for what Python 3.10 took away
+    collections.__dict__["Mapping"] = collections.abc.Mapping  # AccaSim 1.1.3 asks for what Python 3.10 took away
     base = {name: import_module(f"accasim.base.{name}") for name in (
         "additional_data", "allocator_class", "event_class", "resource_manager_class", "scheduler_class", "simulator_class")}
     reading = import_module("accasim.utils.reader_class")
