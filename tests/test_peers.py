@@ -101,7 +101,6 @@ def beside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["simpy", "ciw", "accasim", pytest.param("cimba", marks=pytest.mark.slow)])
 def test_a_model_gives_every_wait_of_its_way_to_place(name: str, beside):
-    pytest.importorskip(str(PEERS[name].package)) if name != "accasim" else None
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed: pip install '.[peers]'")
     if name == "cimba" and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
@@ -206,6 +205,9 @@ def test_the_whole_comparison_writes_json_and_page(tmp_path: Path, monkeypatch: 
     assert any("bare compiled loop" in row["what"] for row in document["rows"])
     assert "| the harness 1 |" in capsys.readouterr().out and "| the harness 1 |" in target.read_text()
     assert "Made by `python -m harness.bench --peers --quick --markdown page.md`" in target.read_text()
+    words = ["--peers", "--quick", "--traces", "T3", "T4", "--json", str(tmp_path / "peers.json")]
+    assert bench.main(words) == 0
+    assert [one["trace"] for one in json.loads((tmp_path / "peers.json").read_text())["measured"]] == ["T3", "T4"]
 
 
 def test_every_instant_belongs_to_one_stage(monkeypatch: pytest.MonkeyPatch):

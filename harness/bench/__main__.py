@@ -59,13 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     among = parser.add_argument_group("other simulators")
     among.add_argument("--peers", action="store_true", help="only compare with other simulators, on the whole common workload")
     among.add_argument("--helios", type=Path, metavar="DIR", help="with --peers: a copy of the public HeliosArtifact, to run it too")
+    among.add_argument("--traces", nargs="+", choices=TRACES, metavar="T", help="with --peers: of T1, T3 and T4 only these")
     among.add_argument("--limit", type=float, default=LIMIT_S, metavar="S", help="with --peers: stop one after so many s (%(default)g)")
     among.add_argument("--markdown", type=Path, metavar="FILE", help="with --peers: also write the page docs/performance.md there")
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()
     try:
         if options.peers:
-            return run_peers(sizes, options.json or PEERS_JSON, options.helios, options.limit, options.markdown)
+            return run_peers(sizes, options.json or PEERS_JSON, options.helios, options.limit, options.markdown, options.traces)
         return run(sizes, options.json or JSON, options.long)
     except BadInput as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -80,8 +81,8 @@ def run(sizes: Sizes, file: Path, long: bool = False) -> int:
     return _conclude(about, measured, file)
 
 
-def run_peers(sizes: Sizes, file: Path, helios: Path | None, limit_s: float, markdown: Path | None) -> int:
-    """The same for the common workload in other simulators, and the page. Quick sizes are T1 alone. Raises BadInput."""
+def run_peers(sizes: Sizes, file: Path, helios: Path | None, limit_s: float, markdown: Path | None, traces: list[str] | None) -> int:
+    """The same for the common workload in other simulators, and the page; with quick sizes T1 alone unless named. Raises BadInput."""
     place = checked_place(helios)
     if not limit_s > 0:
         raise BadInput(f"--limit {limit_s:g}: must be a time in s, above 0")
@@ -97,14 +98,15 @@ def run_peers(sizes: Sizes, file: Path, helios: Path | None, limit_s: float, mar
         section.__name__ = f"peers on {name}"
         return section
 
-    names = list(TRACES) if sizes == Sizes() else ["T1"]
+    names = traces or (list(TRACES) if sizes == Sizes() else ["T1"])
     found = measure(sizes, (*map(on, names), profile))
     distances = measure(replace(sizes, jobs=sizes.command_jobs, repeats=3 * sizes.repeats), (fifo,))
     _show(about, sizes, [*found, *distances])
     for _, mine in groupby(measured, key=lambda one: one.trace):
         print(f"\n{grid(list(mine)).markdown()}")
     if markdown:
-        said = {"--helios DIR": helios, f"--limit {limit_s:g}": limit_s != LIMIT_S, "--quick": sizes != Sizes()}
+        said = {"--helios DIR": helios, f"--limit {limit_s:g}": limit_s != LIMIT_S, "--quick": sizes != Sizes(),
+                f"--traces {' '.join(names)}": traces is not None}
         command = " ".join(["python -m harness.bench --peers", *(word for word, was in said.items() if was), f"--markdown {markdown.name}"])
         text = page({**about, "load_average_after": machine()["load_average"]}, found, distances, measured, command)
         write_atomically(markdown, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -103,9 +103,15 @@ def checked_place(helios: Path | None) -> Path | None:
 def compare(name: str, jobs: int, servers: int, peers: Sequence[str], place: Path | None, limit_s: float, folder: Path) -> list[Measured]:
     """The harness, then each of ``peers``, on so many jobs and servers; ``folder`` is for files."""
     trace = _written(name, jobs, servers, folder)
-    ours = Ours(trace, folder)
-    theirs = [_peer(peer, trace, ours, place, limit_s, folder) for peer in peers]
+    ours, theirs = Ours(trace, folder), []
+    for peer in peers:
+        theirs.append(_peer(peer, trace, ours, place, limit_s, folder))
+        print(f"bench: {name}: {_in_short(theirs[-1])}", file=sys.stderr, flush=True)
     return [ours.measured(), *theirs]
+
+
+def _in_short(one: Measured) -> str:
+    return f"{one.program}: {one.remark if one.whole_s is None else f'{one.whole_s:.1f} s, its replay {one.replay_ratio:.3g} x as long'}"
 
 
 class Ours:
