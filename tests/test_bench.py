@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from harness.topology import ClusterConfig, build
 from harness.workload import load
 
 FIELDS = {"what", "unit", "target", "sense", "measured", "ratio", "met", "of_machine", "detail"}
-IN_PROCESS = tuple(section for section in bench.SECTIONS if section not in (commands, cells))
+IN_PROCESS = tuple(section for section in bench.SECTIONS if section not in (commands, cells, peers.peers))
 
 
 def run_quick(sections: tuple[bench.Section, ...], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +43,7 @@ def test_a_quick_run_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatc
     assert all(sum(line.startswith(f"{what}  ") for line in printed) == 1 for what in rows)
     assert all(heading in printed[2] for heading in HEADINGS)
     unmeasured = [what for what, row in rows.items() if row["measured"] is None]
-    assert all("ciw" in what or "simpy" in what or "make" in what for what in unmeasured)
+    assert all("make" in what for what in unmeasured)
     assert rows["T1: 10,000 jobs, 64 servers, flat: mean wait"]["measured"] == 430.7464
     assert rows["T1: 10,000 jobs, 64 servers, flat: makespan"]["measured"] == 226_840
     assert [row["met"] for row in rows.values() if row["sense"] == "=="].count(True) >= 6
@@ -78,8 +79,9 @@ def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, capsys):
     assert "RuntimeError: no luck" in capsys.readouterr().out
 
 
-def test_a_place_that_cannot_be_written_is_bad_input(tmp_path, capsys):
-    assert bench.run(TINY, tmp_path, ()) == 2
+def test_a_place_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "SECTIONS", ())
+    assert bench.main(["--quick", "--json", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
 
 
@@ -134,17 +136,6 @@ def test_the_bare_loop_waits_as_the_harness_does_where_topology_cannot_matter():
     assert peers.bare_fifo(*replays.columns(trace), cluster.gpus).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("library", ["simpy", "ciw"])
-def test_the_peers_wait_as_the_bare_loop_does(library: str):
-    pytest.importorskip(library)
-    submit, duration, gpus = replays.columns(replays.common_trace(300, 4))
-    if library == "simpy":
-        found, expected = peers.simpy_fifo(submit, duration, gpus, 32), peers.bare_fifo(submit, duration, gpus, 32)
-    else:
-        found, expected = peers.ciw_fifo(submit, duration, 12), peers.bare_fifo(submit, duration, np.ones_like(gpus), 12)
-    assert expected.max() > 0 and np.allclose(found, expected, rtol=0, atol=1e-6)
-
-
 def test_a_command_is_charged_its_own_memory_and_not_that_of_the_process_that_starts_it():
     ballast = np.ones(40_000_000)  # 305 MiB
     small = processes.cost([sys.executable, "-S", "-c", "x = sum(range(100_000))"])
@@ -158,6 +149,19 @@ def test_a_command_that_fails_is_said_so():
         processes.cost([sys.executable, "-c", "import sys; print('sorry', file=sys.stderr); sys.exit(3)"])
     with pytest.raises(processes.CommandFailed, match="No such file"):
         processes.cost([str(Path(sys.executable).with_name("no-such-python"))])
+
+
+def test_a_command_is_stopped_when_its_time_is_up():
+    began = time.perf_counter()
+    with pytest.raises(processes.TooLong, match="^more than 0.3 s$"):
+        processes.cost([sys.executable, "-S", "-c", "import time; time.sleep(60)"], limit_s=0.3)
+    assert time.perf_counter() - began < 30
+    assert processes.cost([sys.executable, "-S", "-c", "pass"], limit_s=60).wall_s < 60
+
+
+def test_a_command_knows_when_it_began():
+    late = "import os, sys, time; sys.exit(not 0 <= time.perf_counter() - float(os.environ['HARNESS_BENCH_BEGAN']) < 60)"
+    assert processes.cost([sys.executable, "-S", "-c", late]).wall_s > 0
 
 
 def test_a_child_has_the_caches_that_a_user_has(monkeypatch, tmp_path):

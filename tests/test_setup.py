@@ -74,7 +74,7 @@ def test_help_is_the_default_and_lists_every_target():
     assert shown.stdout == make("help").stdout
 
 
-@pytest.mark.parametrize("target", ["test", "lint", "reproduce", "bench", "notebooks", "coverage", "traces"])
+@pytest.mark.parametrize("target", ["test", "lint", "reproduce", "bench", "bench-peers", "notebooks", "coverage", "traces"])
 def test_a_target_makes_the_environment_first(target: str, tmp_path: Path):
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         (tmp_path / name).write_text(text(name), encoding="utf-8")

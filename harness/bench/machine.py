@@ -10,7 +10,7 @@ from typing import Any
 from harness import __version__
 from harness.cache import PACKAGE
 
-LIBRARIES = ("numpy", "numba", "llvmlite", "pyarrow", "pandas", "hydra-core", "simpy", "ciw")
+LIBRARIES = ("numpy", "numba", "llvmlite", "pyarrow", "pandas", "hydra-core", "simpy", "ciw", "cimba", "accasim")
 
 
 def machine() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "system": platform.platform(),
         "jit": os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"),
-        "versions": {"harness": __version__, "python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "versions": {"harness": __version__, "python": platform.python_version(), **{name: version_of(name) for name in LIBRARIES}},
         "git_commit": _commit(),
     }
 
@@ -36,7 +36,8 @@ def _line(file: str, name: str) -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), None)
 
 
-def _version(library: str) -> str | None:
+def version_of(library: str) -> str | None:
+    """Its installed version; None when it is not there."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:

@@ -10,14 +10,22 @@ from typing import NamedTuple
 from harness.cache import KERNELS, sources_hash
 
 LAUNCHER = """
-import json, os, sys, time
+import json, os, signal, sys, time
+limit, command, late = float(sys.argv[1]), sys.argv[2:], []
+def stop(*_):
+    late.append(True)
+    os.kill(pid, signal.SIGKILL)
+signal.signal(signal.SIGALRM, stop)
 began = time.perf_counter()
-pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+os.environ["HARNESS_BENCH_BEGAN"] = str(began)
+pid = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+signal.setitimer(signal.ITIMER_REAL, limit)
 _, status, used = os.wait4(pid, 0)
 wall = time.perf_counter() - began
-print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss, os.waitstatus_to_exitcode(status)]))
+print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss, os.waitstatus_to_exitcode(status), bool(late)]))
 """
-"""Run by a small interpreter of its own: a process that is forked off a large one counts that one's memory as its peak."""
+"""Run by a small interpreter of its own: a process that is forked off a large one counts that one's memory as its peak. It leaves the
+time at which the command began, of the clock of ``time.perf_counter``, in the command's environment."""
 
 MAXRSS_PER_MIB = 2**20 if sys.platform == "darwin" else 2**10
 
@@ -31,18 +39,31 @@ class Cost(NamedTuple):
 
 
 class CommandFailed(Exception):
-    """A command that was to be timed did not exit with 0. The message ends with its last words."""
+    """A command that was to be timed did not exit with 0: ``words`` are its last, with which the message ends."""
+
+    def __init__(self, command: list[str], words: str, status: int | None = None):
+        super().__init__(": ".join([" ".join(command), *([] if status is None else [f"exit {status}"]), words]))
+        self.words = words
 
 
-def cost(command: list[str], folder: Path | None = None, more: dict[str, str] | None = None) -> Cost:
-    """Runs ``command``, its first word a path, in ``folder`` with ``more`` in its environment. Raises CommandFailed."""
-    done = subprocess.run([sys.executable, "-S", "-c", LAUNCHER, *command], capture_output=True, text=True, cwd=folder, check=False,
-                          env={**environment(), **(more or {})})
+class TooLong(Exception):
+    """A command was stopped because its time was up. The message says how much that was."""
+
+
+def cost(command: list[str], folder: Path | None = None, more: dict[str, str] | None = None, limit_s: float = 0.0) -> Cost:
+    """Runs ``command``, its first word a path, in ``folder`` with ``more`` in its environment.
+
+    ``limit_s`` is the time after which it is stopped, 0 for never. Raises CommandFailed, and TooLong.
+    """
+    done = subprocess.run([sys.executable, "-S", "-c", LAUNCHER, str(limit_s), *command], capture_output=True, text=True, cwd=folder,
+                          check=False, env={**environment(), **(more or {})})
     if done.returncode:
-        raise CommandFailed(f"{' '.join(command)}: {_last_words(done.stderr)}")
-    wall, cpu, peak, status = json.loads(done.stdout)
+        raise CommandFailed(command, _last_words(done.stderr))
+    wall, cpu, peak, status, late = json.loads(done.stdout)
+    if late:
+        raise TooLong(f"more than {limit_s:g} s")
     if status:
-        raise CommandFailed(f"{' '.join(command)}: exit {status}: {_last_words(done.stderr)}")
+        raise CommandFailed(command, _last_words(done.stderr), status)
     return Cost(wall, cpu, peak / MAXRSS_PER_MIB)
 
 

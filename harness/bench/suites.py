@@ -23,7 +23,7 @@ def suites(sizes: Sizes, folder: Path) -> Iterator[Row]:
     clone = ["git", "clone", "--quiet", str(PACKAGE.parent), str(checkout)]
     done = subprocess.run(clone, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CommandFailed(f"git clone: {done.stderr.strip()}")
+        raise CommandFailed(clone, done.stderr.strip())
     for number, (what, words) in enumerate(SUITES.items()):
         fresh = {"PYTHONPATH": str(checkout), "NUMBA_CACHE_DIR": str(folder / f"compiled-{number}")}
         try:
