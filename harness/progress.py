@@ -26,8 +26,8 @@ class Progress:
         if shown and sys.stderr.isatty():
             from tqdm import tqdm
 
-            self.bar = tqdm(total=cells, unit=" cells", desc="sweep", file=sys.stderr,
-                            ncols=shutil.get_terminal_size((100, 24)).columns)  # some terminals say that they are 0 columns wide
+            columns, lines = shutil.get_terminal_size((100, 24))  # tqdm believes terminals that say they are 0 by 0
+            self.bar = tqdm(total=cells, unit=" cells", desc="sweep", file=sys.stderr, ncols=columns, nrows=lines)
 
     def cell(self, line: str, events: int) -> None:
         """One more cell is done; ``line`` says which, and how."""

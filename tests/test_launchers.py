@@ -94,7 +94,7 @@ def test_a_real_slurm_makes_the_same_tables(basic: dict[str, bytes], tmp_path: P
     needs("submitit", "hydra_plugins.hydra_submitit_launcher", extra="slurm")
     out = tmp_path / "out"
     check(basic, out, "submitit_slurm", *QUEUE, *SLURM, HALVES, environment=slurm.environment)
-    assert slurm.log().count("WEXITSTATUS 0") == 2
+    slurm.wait_until(lambda: slurm.log().count("WEXITSTATUS 0") == 2, 60, "not both jobs ended well")
     assert len({json.loads(path.read_text())["cell"] for path in out.glob("*/manifest.json")}) == CELLS
 
 
