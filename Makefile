@@ -6,7 +6,7 @@ READY := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test test-long lint reproduce bench bench-peers notebooks coverage traces lock clean
+.PHONY: help setup compile test test-long lint reproduce bench bench-peers bench-large notebooks coverage traces lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -47,6 +47,9 @@ bench: compile ## measure speed and memory against the budgets
 bench-peers: compile ## the common workload in other simulators beside the harness (HELIOS=DIR names a copy of that one)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --editable '.[peers]'
 	$(BIN)/python -m harness.bench --peers $(if $(HELIOS),--helios "$(HELIOS)") --markdown docs/performance.md
+
+bench-large: compile ## stream 100 million jobs on 10,000 servers in bounded memory (QUICK=1: 2 million; 15 GiB in TMPDIR)
+	$(BIN)/python -m harness.bench --large --json results/bench-large.json $(if $(filter-out 0,$(QUICK)),--quick)
 
 notebooks: compile ## execute the notebooks
 	$(if $(wildcard notebooks/*.py),$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py)

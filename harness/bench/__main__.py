@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.bench.commands import commands, profile
+from harness.bench.large import large
 from harness.bench.machine import machine
 from harness.bench.models import PEERS
 from harness.bench.page import grid, page
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description="Measures speed and memory against the budgets.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look at the table, no verdict on the budgets")
     parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout")
+    parser.add_argument("--large", action="store_true", help="only the trace that is streamed, 100 million jobs (2 million with --quick)")
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"where the same goes as JSON (default: {JSON}, of peers {PEERS_JSON})")
     among = parser.add_argument_group("other simulators")
     among.add_argument("--peers", action="store_true", help="only compare with other simulators, on the whole common workload")
@@ -67,16 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.peers:
             return run_peers(sizes, options.json or PEERS_JSON, options.helios, options.limit, options.markdown, options.traces)
-        return run(sizes, options.json or JSON, options.long)
+        sections = (large,) if options.large else (*SECTIONS, suites if options.long else unmeasured)
+        return run(sizes, options.json or JSON, sections)
     except BadInput as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
 
 
-def run(sizes: Sizes, file: Path, long: bool = False) -> int:
-    """Measures with ``sizes``, prints the table and writes ``file``; returns the exit status. Raises BadInput."""
+def run(sizes: Sizes, file: Path, sections: Sequence[Section]) -> int:
+    """Measures ``sections`` with ``sizes``, prints the table and writes ``file``; returns the exit status. Raises BadInput."""
     about = _about(sizes)
-    measured = measure(sizes, (*SECTIONS, suites if long else unmeasured))
+    measured = measure(sizes, sections)
     _show(about, sizes, measured)
     return _conclude(about, measured, file)
 
