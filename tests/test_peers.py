@@ -178,7 +178,8 @@ def test_the_page_holds_the_figures_of_the_run():
                  1.5, 200_000.0, True),
         Measured("T1", 10_000, 64, "Ciw", None, "one slot", "not installed"),
     ]
-    rows = [Row(f"T4{STAGE}imports", 0.75, "s", of_machine=True, detail="60 %; 0.80 s of wall clock"), Row("whole", 1.2, "s", 1.5)]
+    rows = [Row(f"T4{STAGE}imports", 0.75, "s", of_machine=True, detail="60 %; 0.80 s of wall clock"), Row("whole", 1.2, "s", 1.5),
+            Row("peers on T4: not measured", None, detail="RuntimeError: no luck")]
     distances = [Row("the loop's time over the bare loop's, flat", 2.5, "x")]
     about = {"measured_at": "2026-01-01", "load_average_after": [2.0, 1.0, 1.0], "machine": {
         "cpu": "a CPU", "cores": 2, "cores_usable": 2, "memory": "8 GiB", "load_average": [1.0, 1.0, 1.0], "git_commit": "abc",
@@ -189,6 +190,8 @@ def test_the_page_holds_the_figures_of_the_run():
     assert "| SimPy 4.1.2 | GPU count only | 0.5000 | 0.2500 | 40,000 | 80,000 | 33 | 0.3330 x | 125 x | 1.5 | 200,000 | the same |" in text
     assert "| Ciw | one slot | not installed | - " in text
     assert "| imports | 0.7500 | 60 %; 0.80 s of wall clock |" in text
+    assert "| peers on T4: not measured |  | - |  | RuntimeError: no luck |" in text
+    assert "A trace without a table here was left out" in text
     assert "| whole | <= 1.50 s | 1.20 s | yes |" in text
     assert "| the loop's time over the bare loop's, flat | 2.50 x |" in text
 

@@ -22,7 +22,7 @@ def page(about: dict[str, Any], rows: Sequence[Row], distances: Sequence[Row], m
     """
     traces = [(_title(name), grid(list(mine))) for name, mine in groupby(measured, key=lambda one: one.trace)]
     stages = [row for row in rows if STAGE in row.what]
-    verdicts = [row for row in rows if row.target is not None]
+    verdicts = [row for row in rows if row.target is not None or row.measured is None]
     return render(
         "performance.md", about=about, command=command, traces=traces, remarks=_remarks(measured), limit=LIMIT_S,
         targets=Grid(["what", "target", "measured", "met", ""], [_verdict(row) for row in verdicts], (0, 3, 4)).markdown(),
@@ -58,8 +58,7 @@ def _remarks(measured: Sequence[Measured]) -> list[str]:
 
 def _verdict(row: Row) -> list[str]:
     exact = row.sense == "=="
-    assert row.target is not None
-    return [row.what, f"{row.sense} {number(row.target, exact)} {row.unit}".rstrip(),
+    return [row.what, "" if row.target is None else f"{row.sense} {number(row.target, exact)} {row.unit}".rstrip(),
             NONE if row.measured is None else f"{number(row.measured, exact)} {row.unit}".rstrip(),
             {None: "", True: "yes", False: "NO"}[row.met], row.detail]
 
