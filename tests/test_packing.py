@@ -51,14 +51,11 @@ def test_fgd_chooses_the_gpu_too():
 
 
 def test_fgd_rounds_before_it_compares():
-    # Typical are 990 and 10, half each. x leaves 10 on server 0: of no use to 990, F = 10 / 2 = 5. y (10) uses it up: F falls by 5,
-    # 100 sigmoid(0.005) = 50.12. On server 1 it leaves 990, F stays 0: 50. Both are 50, and the lower server wins; it is also full then,
-    # so z goes to server 1.
-    jobs = [share("x", 0, 990), share("y", 1, 10), share("z", 2, 10)]
-    assert placed(jobs, TWO_SINGLES, "fgd") == [0, 0, 1]
-    # The other way round the truncation decides: the GPU of server 1 would be better used, but not by a whole point.
-    jobs = [job("x", 0, 100, gpu_milli=990, gpu_model="B"), share("y", 1, 10)]
-    assert placed(jobs, [server(), server(gpu_model="B")], "fgd") == [1, 0]
+    # Typical are shares of 990 alone, 40 of 42. x (only on server 1) leaves 10 there, of no use: F = 10. y (10) would use it up: F falls
+    # by 10, 100 sigmoid(0.01) = 50.25; on server 0 it leaves 990 and F stays 0: 50. Both are 50 when truncated: the lower server.
+    crowd = [share(f"t{n}", 2, 990) for n in range(40)]
+    jobs = [job("x", 0, 100, gpu_milli=990, gpu_model="B"), share("y", 1, 10), *crowd]
+    assert placed(jobs, [server(), server(gpu_model="B")], "fgd")[:2] == [1, 0]
 
 
 def test_packing_prefers_used_gpus_then_used_servers():

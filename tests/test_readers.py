@@ -219,7 +219,7 @@ def test_a_file_without_a_usable_row_is_refused(tmp_path: Path):
 def test_openb_pods(tmp_path: Path):
     """p2 and p4 never ran, p3 ran 9 - 9 = 0 s: left out. p0 is deleted at the last instant."""
     table, report = run("alibaba-openb", written(tmp_path, PODS))
-    assert table.column_names == [*names(JOBS), "qos", "pod_phase", "scheduled_time"]
+    assert table.column_names == [*names(JOBS), "gpu_spec", "qos", "pod_phase", "scheduled_time"]
     assert column(table, "job_id") == ["p0", "p1"]
     assert column(table, "submit_time") == [0.0, 5.0]
     assert column(table, "duration") == [990.0, 99.0]

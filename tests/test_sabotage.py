@@ -18,6 +18,7 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "harness"
 
 EVENTS, RESOURCES, PREEMPTION = "test_hand_worked.py", "test_hand_worked_resources.py", "test_hand_worked_preemption.py"
+PLACEMENT = "test_packing.py"
 WORLD = "test_twin.py::test_equal_on_named_worlds"
 WATCHED = "test_properties.py::test_nothing_is_held_twice_and_nobody_waits_in_vain"
 
@@ -96,6 +97,18 @@ SABOTAGES = [
     Sabotage("domain-first: the bound on supersets is too tight", "domain_search.py",
              "bound[COUNT] += more\n", "bound[COUNT] += more + 1\n",
              (f"{PREEMPTION}::test_servers_are_ranked_rule_by_rule[domain_first-latest earliest start]",)),
+    Sabotage("packing: ties between servers go to the last", "packing.py", "if known[s, SCORE] > most:", "if known[s, SCORE] >= most:",
+             (f"{PLACEMENT}::test_packing_prefers_used_gpus_then_used_servers",)),
+    Sabotage("packing: a score outlives a change of the server", "packing.py", "version = view.version[s] + 1.0", "version = 1.0",
+             (f"{PLACEMENT}::test_packing_prefers_used_gpus_then_used_servers",)),
+    Sabotage("FGD: the first GPU that fits", "fragmentation.py", "if rated > best:", "if best < 0:",
+             (f"{PLACEMENT}::test_fgd_chooses_the_gpu_too",)),
+    Sabotage("FGD: scores are not truncated", "fragmentation.py", "return int(100.0 * (1.0 / (1.0 + exp(-decrease / MILLI))))",
+             "return 100.0 * (1.0 / (1.0 + exp(-decrease / MILLI)))", (f"{PLACEMENT}::test_fgd_rounds_before_it_compares",)),
+    Sabotage("energy: a shared GPU draws part of its power", "fragmentation.py",
+             "draws += watts[k, 0] if gpu[s, g] == MILLI else watts[k, 1]",
+             "draws += watts[k, 0] + (watts[k, 1] - watts[k, 0]) * (1.0 - gpu[s, g] / MILLI)",
+             (f"{PLACEMENT}::test_fragmentation_and_energy_over_time",)),
 ]
 
 
