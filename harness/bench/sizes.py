@@ -14,6 +14,7 @@ class Sizes:
       first ``compared_preemptors`` of those under exhaustive search too.
     - ``peer_jobs``: jobs of T1 that the peers are given.
     - ``import_rows``: jobs of the traces that are imported.
+    - ``large_jobs``, ``large_servers``: of the trace that is streamed.
     - ``repeats``: measurements of which the best, or for growth the median, is taken.
     """
 
@@ -28,10 +29,12 @@ class Sizes:
     compared_preemptors: int = 30
     peer_jobs: int = 10_000
     import_rows: int = 10_000_000
+    large_jobs: int = 100_000_000
+    large_servers: int = 10_000
     repeats: int = 3
 
 
 QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100, import_rows=300_000,
-              repeats=2)
+              large_jobs=2_000_000, repeats=2)
 TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, mix_servers=4, preemptors=20, wide_servers=8,
-             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, import_rows=2_000, repeats=1)
+             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, import_rows=2_000, large_jobs=300, large_servers=8, repeats=1)

@@ -186,7 +186,8 @@ def _why(path: Path, types: Mapping[str, pa.DataType], dialect: Dialect, error: 
     except pa.ArrowException:
         return f"{path}: {bad_rows[0]}" if bad_rows else f"{path}: is not {dialect.expected} ({one_line(error)})"
     for name in first:
-        return f"{path}: column {name}, {rows_text(np.concatenate(masks[name]))}: '{one_line(first[name], 40)}' must be a number"
+        right = "a time such as 2017-10-09 07:01:55" if pa.types.is_timestamp(types[name]) else "a number"
+        return f"{path}: column {name}, {rows_text(np.concatenate(masks[name]))}: '{one_line(first[name], 40)}' must be {right}"
     return f"{path}: is not {dialect.expected} ({one_line(error)})"
 
 
