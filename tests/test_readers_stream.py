@@ -137,6 +137,19 @@ def test_a_chunk_later_in_the_file_names_its_rows(tmp_path: Path, monkeypatch: p
         run("philly", written(tmp_path, head + rows.replace("00:38,60,1,a", "00:38,60,1")))
 
 
+@pytest.mark.parametrize("name", ["philly", "muri", "sacct"])
+def test_unsorted_rows_are_sorted_or_refused(name: str, tmp_path: Path):
+    head, first, *_ = SAMPLES[name].splitlines()
+    other = {"philly": "2017-09-04 23:00:00,3600,16,b", "muri": "9,1,-0,1000", "sacct": first.replace("1|172998", "2|172988")}[name]
+    later = first.replace("0,1,0,", "0,1,5,")
+    path = written(tmp_path, "\n".join([head, later, other]))
+    table, report = run(name, path)
+    assert table.num_rows == 2 and any(line.startswith("not sorted by submission: sorted") for line in report)
+    with pytest.raises(BadInput, match="not sorted by submission, must be"):
+        run(name, path, unsorted="refuse")
+    assert run(name, written(tmp_path, "\n".join([head, other, later])), unsorted="refuse")[0].num_rows == 2
+
+
 # Files from nowhere, for every format of jobs
 
 

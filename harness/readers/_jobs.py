@@ -22,16 +22,17 @@ START = "_start"
 
 
 class JobRows:
-    """The jobs of an import.
+    """The jobs of an import, whose ``options`` have duplicates and unsorted.
 
     ``names`` says where job_id comes from: ``made`` by the reader, so unique; ``given`` by the file, where only an exact repetition
     of a row may use a name again; ``reused`` when other rows may, too. A name that comes again gets ``#ROW`` behind it, unless only the
     ``last_of_name`` is wanted.
     """
 
-    def __init__(self, paths: Sequence[Path], tally: Tally, duplicates: str, names: str, last_of_name: bool = False) -> None:
+    def __init__(self, paths: Sequence[Path], tally: Tally, options: Any, names: str, last_of_name: bool = False) -> None:
         self.source = ", ".join(str(path) for path in paths)
-        self.tally, self.duplicates, self.names = tally, duplicates, names
+        self.tally, self.names = tally, names
+        self.duplicates, self.unsorted = options.duplicates, options.unsorted
         self.spool = Spool(SINGLY, "submit_time")
         self.last_of_name = last_of_name
         self._repeats, self._ids = Repeats(), Repeats()
@@ -60,6 +61,8 @@ class JobRows:
         out = out[kept[out]]
         renamed = self._renamed(again, kept)
         if not self.spool.sorted:
+            if self.unsorted == "refuse":
+                raise BadInput(f"{self.source}: not sorted by submission, must be (--unsorted sort sorts)")
             self.tally.say("not sorted by submission: sorted, ties in file order")
 
         def finish(table: pa.Table) -> pa.Table:
