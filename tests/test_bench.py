@@ -13,6 +13,7 @@ from harness.bench import __main__ as bench
 from harness.bench import peers, processes, replays, suites
 from harness.bench.cells import cells
 from harness.bench.commands import commands
+from harness.bench.imports import imports
 from harness.bench.rows import HEADINGS, Row, number, render
 from harness.bench.sizes import TINY, Sizes
 from harness.cluster.build import Rules
@@ -23,7 +24,7 @@ from harness.topology import ClusterConfig, build
 from harness.workload import load
 
 FIELDS = {"what", "unit", "target", "sense", "measured", "ratio", "met", "of_machine", "detail"}
-IN_PROCESS = tuple(section for section in bench.SECTIONS if section not in (commands, cells, peers.peers))
+IN_PROCESS = tuple(section for section in bench.SECTIONS if section not in (commands, cells, imports, peers.peers))
 
 
 def run_quick(sections: tuple[bench.Section, ...], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +63,15 @@ def test_a_cell_of_a_sweep_is_timed(tmp_path):
     (row,) = cells(TINY, tmp_path)
     assert row.unit == "ms" and row.target == 20.0 and isinstance(row.measured, float)
     assert len(list((tmp_path / "cells").glob("*/manifest.json"))) == TINY.cells
+
+
+def test_imports_are_timed_in_processes_of_their_own(tmp_path):
+    rows = list(imports(TINY, tmp_path))
+    assert [row.what.split(",")[-1].split(":")[0] for row in rows] == [" philly", " philly", " sacct", " sacct"]
+    memory, speed = rows[::2], rows[1::2]
+    assert all(row.unit == "MiB" and row.target == 1536 and 50 < row.measured < 1536 for row in memory)
+    assert all(row.unit == "rows/s" and row.measured > 0 and row.of_machine for row in speed)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, capsys):

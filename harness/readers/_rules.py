@@ -15,6 +15,8 @@ NONPOSITIVE = ("drop", "raise_to_1s", "refuse")
 NONPOSITIVE_HELP = "runs of zero or negative length: drop them, raise_to_1s, or refuse the file"
 DUPLICATES = ("keep", "drop")
 DUPLICATES_HELP = "exact repetitions of a row"
+UNSORTED = ("sort", "refuse")
+UNSORTED_HELP = "rows that are not in order of submission: sort them, ties in file order, or refuse the file"
 DONE = {"keep": "kept", "drop": "dropped"}
 MOST_WORDS = 30
 """No report lists more words of a column than that."""

@@ -18,6 +18,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     at_least_one,
     gangs,
@@ -49,6 +51,7 @@ class Options:
     running: str = option("keep", "jobs without end: keep them to the latest time of the log, or drop them", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     gpus_per_instance: int = option(8, "GPUs of a server: jobs with more on fewer nodes become gangs")
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")
@@ -63,7 +66,7 @@ def read(paths: Sequence[Path], options: Options, required: tuple[str, ...], ten
     at_least_one("gpus_per_instance", options.gpus_per_instance)
     tally = Tally()
     clock = Clock(options.tz, tally)
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     for chunk in read_chunks(paths, COLUMNS, required):
         tally.file(chunk)
         times, keep = _times(chunk, options, clock, tally)

@@ -37,6 +37,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     named,
     numbers,
@@ -77,6 +79,7 @@ class Options:
                        ("clock", "progress"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)
@@ -86,7 +89,7 @@ class Options:
 def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     tally = Tally()
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     unit = TimeUnit(options.time_unit, "s", tally)
     last = 0.0
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):

@@ -46,6 +46,8 @@ from harness.readers._rules import (
     DUPLICATES_HELP,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     by_word,
     named,
@@ -83,6 +85,7 @@ class Options:
     cpu_jobs: str = option("keep", "jobs without GPU", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     tenant: str = option("Account", "column that names the tenant", TENANTS)
     priority: str = option("column", "priority of a job: the column, or none (0)", ("column", "none"))
     priorities: str = option("", "priority of QOS names, such as high=100,normal=10: instead of the column")
@@ -96,7 +99,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     tally = Tally()
     clock = Clock(options.tz, tally)
-    jobs = JobRows(paths, tally, options.duplicates, names="reused", last_of_name=options.requeued == "last")
+    jobs = JobRows(paths, tally, options, names="reused", last_of_name=options.requeued == "last")
     priorities("priorities", options.priorities)
     for chunk in read_chunks(paths, COLUMNS, REQUIRED, Dialect("sacct --parsable2 output", "|", False)):
         if not {"AllocTRES", "ReqTRES"} & set(chunk.table.column_names):

@@ -38,6 +38,8 @@ from harness.readers._rules import (
     DUPLICATES_HELP,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     bare_name,
     gangs,
@@ -68,6 +70,7 @@ class Options:
     cancelled: str = option("keep", "cancelled jobs that ran", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")
 
@@ -76,7 +79,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     tally = Tally()
     headers = {path: header(path, tally) for path in paths}
-    jobs = JobRows(paths, tally, options.duplicates, names="reused")
+    jobs = JobRows(paths, tally, options, names="reused")
     for chunk in read_chunks(paths, COLUMNS, FIELDS, Dialect("SWF", " ", False, FIELDS, squeezed)):
         tally.file(chunk)
         columns, keep = _convert(chunk, _per_instance(headers[chunk.path], options), options, tally)

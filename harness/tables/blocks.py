@@ -46,7 +46,7 @@ class TraceFile:
         hashes, at = np.empty(self.rows, np.uint64), 0
         for raw in self._raw(True):
             block = checked(raw, SINGLY, f"{self.path}{f' (rows counted from {at:,})' if at else ''}")
-            hashes[at:at + block.num_rows] = _hashes(block["job_id"])
+            hashes[at:at + block.num_rows] = string_hashes(block["job_id"])
             at += block.num_rows
             yield block
         hashes.sort()
@@ -77,7 +77,7 @@ class TraceFile:
         seen: set[str] = set()
         for block in self._raw(False, ["job_id"]) if len(suspects) else ():
             names = block["job_id"].cast(pa.string())
-            for name in names.filter(pa.array(np.isin(_hashes(names), suspects))).to_pylist():
+            for name in names.filter(pa.array(np.isin(string_hashes(names), suspects))).to_pylist():
                 if name in seen:
                     raise BadInput(f"{self.path}: column job_id: '{one_line(name, 40)}' is there twice, must be unique")
                 seen.add(name)
@@ -111,9 +111,9 @@ def _parts(file: pq.ParquetFile, columns: list[str] | None, size: int) -> Iterat
                 yield pa.Table.from_batches([batch])
 
 
-def _hashes(names: pa.ChunkedArray) -> np.ndarray:
+def string_hashes(names: pa.ChunkedArray | pa.StringArray) -> np.ndarray:
     """A number for each string, u8 (n,): equal strings have equal ones."""
-    array = names.combine_chunks().cast(pa.large_string())
+    array = (names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names).cast(pa.large_string())
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset:array.offset + len(array) + 1]
     text = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     length, start = np.diff(offsets), offsets[:-1]
