@@ -20,7 +20,8 @@ def compare(a: pa.Table, b: pa.Table) -> dict[str, dict[str, float | None]]:
 
     ``distance`` is the Kolmogorov-Smirnov statistic (largest difference of the distribution functions) of a quantity of rows,
     whose values in ``a`` and ``b`` are the means, and the total variation distance of shares, whose values are the share of
-    the largest; counts are of hours, or of minutes when one trace lasts less than a day. Raises BadInput for traces of different kinds, services, and fewer than 2 rows.
+    the largest. Counts are of hours, or of minutes when one trace lasts less than a day. Raises BadInput for traces of
+    different kinds, services, and fewer than 2 rows.
     """
     from scipy.stats import ks_2samp
 
