@@ -20,7 +20,8 @@ def compare(a: pa.Table, b: pa.Table) -> dict[str, dict[str, float | None]]:
 
     ``distance`` is the Kolmogorov-Smirnov statistic (largest difference of the distribution functions) of a quantity of rows,
     whose values in ``a`` and ``b`` are the means, and the total variation distance of shares, whose values are the share of
-    the largest. Raises BadInput for traces of different kinds, services, and fewer than 2 rows.
+    the largest. Counts are of hours, or of minutes when one trace lasts less than a day. Raises BadInput for traces of
+    different kinds, services, and fewer than 2 rows.
     """
     from scipy.stats import ks_2samp
 
@@ -38,10 +39,10 @@ def compare(a: pa.Table, b: pa.Table) -> dict[str, dict[str, float | None]]:
     gaps = [np.diff(t) for t in times]
     for name, first, second in [("gap_s", *gaps), *((name, rows[0][name], rows[1][name]) for name in rows[0])]:
         result[name] = _pair(float(first.mean()), float(second.mean())) | {"distance": float(ks_2samp(first, second).statistic)}
-    bursts = [burstiness(t) for t in times]
+    bin_s = min(burstiness(t)["count_bin_s"] or 60.0 for t in times)
+    bursts = [burstiness(t, bin_s) for t in times]
     for name in ("gap_cv", "count_cv", "dispersion", "autocorrelation_1", "autocorrelation_24"):
-        same = bursts[0]["count_bin_s"] == bursts[1]["count_bin_s"] or name == "gap_cv"
-        result[name] = _pair(bursts[0][name] if same else None, bursts[1][name] if same else None)
+        result[name] = _pair(bursts[0][name], bursts[1][name])
     if kinds[0] == "requests":
         from scipy.stats import spearmanr
 

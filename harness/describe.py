@@ -148,16 +148,16 @@ def _arrivals(times: np.ndarray) -> dict[str, Any]:
     return result
 
 
-def burstiness(times: np.ndarray) -> dict[str, float | None]:
+def burstiness(times: np.ndarray, bin_s: float | None = None) -> dict[str, float | None]:
     """How far arrivals (s, any order) are from a Poisson process, for which every figure but the autocorrelations is 1 (or its noise).
 
     ``gap_cv``: coefficient of variation of the gaps. Of the counts in whole hours (whole minutes when there are fewer than 24 hours),
     from the first arrival on: ``count_cv`` (standard deviation over mean), ``dispersion`` (variance over mean), and the autocorrelation
-    one bin and 24 bins later, None where the bins are too few. ``count_bin_s`` says which bins.
+    one bin and 24 bins later, None where the bins are too few. ``count_bin_s`` says which bins; ``bin_s`` chooses them.
     """
     ordered = np.sort(times)
     gaps = np.diff(ordered)
-    bin_s = HOUR_S if ordered[-1] - ordered[0] >= 24 * HOUR_S else 60.0
+    bin_s = bin_s or (HOUR_S if ordered[-1] - ordered[0] >= 24 * HOUR_S else 60.0)
     counts = counts_per(ordered, bin_s)
     several = len(counts) > 1
     return {

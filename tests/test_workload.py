@@ -15,7 +15,7 @@ from harness.tables import validate
 from harness.workload import common, paper_mix
 from workload_helpers import CONF, SD, column, servers
 
-SMALL = {"paper_mix": {"preemptors": 60}, "diurnal": {"days": 1.0}}
+SMALL = {"paper_mix": {"preemptors": 60}, "diurnal": {"days": 1.0}, "spot": {"days": 4.0, "history_days": 1.0, "max_gang_share": 1.0}}
 
 
 # Every generator
@@ -67,7 +67,10 @@ def other(value: Any, key: str) -> Any:
         "batch_card_weights": [0.5, 0.5], "training_instances": [1, 1, 1], "training_instance_weights": [1.0, 0.0, 0.0],
         "service_cards": [1, 2], "checkpoint_interval_s": 60.0, "batch_checkpoint_interval_s": 60.0, "start_weekday": 5,
         "training_network_domain": "rack", "load": 0.9, "guaranteed_share": 0.5, "none_share": 0.5, "cores_per_card": 3,
-        "training_cards": 4, "weekend_factor": 0.1,
+        "training_cards": 4, "weekend_factor": 0.1, "hour": [1.0] * 24, "weekday": [1.0] * 7, "size8_tilt": [1.0] * 24,
+        "hp_day": [0.1, 0.1], "spot_day": [0.1, 0.1], "hp_long_duration_s": [1e5, 1e6], "spot_duration": [7.0, 1.0, 1e5],
+        "hp_short_durations": [[1, 60, 1.0]], "hp_short_sizes": {"1x1": 1.0}, "hp_long_sizes": {"1x1": 1.0}, "spot_sizes": {"1x1": 1.0},
+        "spot_restart_cost_s": [1.0, 2.0], "max_gang_share": 0.5, "spot_checkpoint_interval_s": 60.0,
     }
     if key in special:
         return special[key]
@@ -131,6 +134,22 @@ def test_streams_are_independent():
     ("diurnal", {"training_network_domain": "row"}, ("workload.training_network_domain=row", "rack")),
     ("diurnal", {"training_network_domain": "rack"}, ("workload.training_network_mode=none", "preferred")),
     ("diurnal", {"training_preemptible": "yes"}, ("workload.training_preemptible=yes", "true or false")),
+    ("spot", {"hp_load": -1}, ("workload.hp_load=-1", ">= 0")),
+    ("spot", {"hour": [1.0]}, ("workload.hour=[1.0]", "24 numbers")),
+    ("spot", {"hp_day": [0.4, 1.0]}, ("workload.hp_day[1]=1.0", "< 1")),
+    ("spot", {"spot_sizes": {"8": 1}}, ("workload.spot_sizes.8", "4x8")),
+    ("spot", {"hp_long_sizes": {"1x16": 1}}, ("workload.hp_long_sizes", "no size fits")),
+    ("spot", {"hp_short_durations": [[60, 1, 1]]}, ("workload.hp_short_durations", "0 < from < to")),
+    ("spot", {"hp_long_duration_s": [5, 5]}, ("workload.hp_long_duration_s", "ascending")),
+    ("spot", {"hp_load": 1e9}, ("more than",)),
+    ("fitted", {}, ("workload.classes=[]", "workload=openb_fitted")),
+    ("fitted", {"kind": "services", "classes": [{}]}, ("workload.kind=services", "jobs or requests")),
+    ("fitted", {"classes": [{"per_hour": 1}]}, ("workload.classes[0]", "no name")),
+    ("fitted", {"classes": [{"name": "a", "per_hour": -1}]}, ("workload.classes[0].per_hour=-1", ">= 0")),
+    ("fitted", {"classes": [{"name": "a", "per_hour": 1, "hour": [1]}]}, ("workload.classes[0].hour", "0 or 24")),
+    ("fitted", {"classes": [{"name": "a", "per_hour": 1, "speed": 1}]}, ("workload.speed", "no such parameter")),
+    ("fitted", {"classes": [{"name": "a", "per_hour": 1}]}, ("jobs need durations",)),
+    ("fitted", {"kind": "requests", "classes": [{"name": "a", "per_hour": 1}]}, ("workload.classes[0].prompt", "31 ascending")),
     ("trace", {}, ("workload.path", "traces/paper_mix.parquet")),
     ("trace", {"path": 3}, ("workload.path=3", "text or null")),
 ])

@@ -57,13 +57,14 @@ def place(counts: np.random.Generator, places: np.random.Generator, expected: np
     return times[np.lexsort((times, which))][: int((times < end_s).sum())]
 
 
-def in_batches(rng: np.random.Generator, starts: np.ndarray, mean: float, gap_s: float) -> np.ndarray:
+def in_batches(sizes_rng: np.random.Generator, gaps_rng: np.random.Generator, starts: np.ndarray, mean: float,
+               gap_s: float) -> np.ndarray:
     """Each start becomes a batch: a geometric number of arrivals of this mean, exponential gaps of mean ``gap_s``; s, as drawn."""
     if mean <= 1.0:
         return starts
-    sizes = rng.geometric(1.0 / mean, len(starts))
+    sizes = sizes_rng.geometric(1.0 / mean, len(starts))
     first = np.cumsum(sizes) - sizes
-    gaps = rng.exponential(gap_s, int(sizes.sum()))
+    gaps = gaps_rng.exponential(gap_s, int(sizes.sum()))
     total = np.cumsum(gaps)
     return np.repeat(starts, sizes) + total - np.repeat(total[first], sizes)
 

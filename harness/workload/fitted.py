@@ -156,7 +156,8 @@ def _times(params: Params, mine: ClassFit, seed: int, number: int) -> np.ndarray
     expected *= arrivals.lognormal_ar1(generator(seed, Stream.FITTED_BIN, number), bin_sigma, bin_rho, bins)
     starts = arrivals.place(generator(seed, Stream.FITTED_COUNT, number), generator(seed, Stream.FITTED_PLACE, number), expected,
                             params.bin_s, end)
-    return arrivals.rounded(arrivals.in_batches(generator(seed, Stream.FITTED_BATCH, number), starts, *mine.batch), end)
+    sizes, gaps = (generator(seed, Stream.FITTED_BATCH, number, part) for part in (0, 1))
+    return arrivals.rounded(arrivals.in_batches(sizes, gaps, starts, mine.batch[0], mine.batch[1]), end)
 
 
 def _jobs(mine: ClassFit, times: np.ndarray, seed: int, number: int) -> dict[str, Any]:

@@ -105,15 +105,12 @@ def _process(times: np.ndarray, span: float, bin_s: float, week: float) -> dict[
     rate = len(times) * bin_s / span
     by_hour = _factors(counts / rate, hour, 24) if span >= 2 * DAY_S else np.ones(24)
     by_weekday = _factors(counts / rate / np.maximum(by_hour[hour], 1e-9), weekday, 7) if span >= 7 * DAY_S else np.ones(7)
-    expected = rate * by_hour[hour] * by_weekday[weekday]
+    expected = np.maximum(rate * by_hour[hour] * by_weekday[weekday], 1e-9)
     noise = 2.0 * batch[0] - 1.0
-    day, level = [0.0, 0.0], np.ones(bins)
     if span >= 7 * DAY_S:
-        daily = np.bincount(day_of, weights=counts)
-        wanted = np.maximum(np.bincount(day_of, weights=expected), 1e-9)
-        day = _modulation(daily, wanted, noise)
-        level = (daily / wanted)[day_of]
-    within = _modulation(counts, np.maximum(expected * level, 1e-9), noise)
+        day, within = _two_scales(counts, expected, day_of, noise)
+    else:
+        day, within = [0.0, 0.0], _modulation(*_moments(counts, expected, noise))
     return {"per_hour": _round(len(times) * HOUR_S / span), "hour": [_round(f, 3) for f in by_hour] if span >= 2 * DAY_S else [],
             "weekday": [_round(f, 3) for f in by_weekday] if span >= 7 * DAY_S else [], "day": [_round(v, 3) for v in day],
             "bin": [_round(v, 3) for v in within], "batch": [_round(batch[0], 3), _round(batch[1])]}
@@ -127,18 +124,40 @@ def _factors(relative: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray
     return np.where(np.isnan(mean), 1.0, mean / max(relative.mean(), 1e-12))
 
 
-def _modulation(counts: np.ndarray, expected: np.ndarray, noise: float) -> list[float]:
-    """Sigma and rho of the log-normal AR(1) factor behind ``counts``: their variance and lag-1 covariance beyond the noise of batches.
+def _moments(counts: np.ndarray, expected: np.ndarray, noise: float) -> tuple[float, float]:
+    """Variance and lag-1 covariance of the factor of mean 1 behind ``counts``.
 
-    Given the factors, the variance of a count is ``noise`` times its mean (2 m - 1 for batches of geometric size with mean m).
+    Given the factor, the variance of a count is ``noise`` times its mean (2 m - 1 for batches of geometric size with mean m).
     """
     rest = counts - expected
     variance = float(((rest * rest).sum() - noise * expected.sum()) / (expected * expected).sum())
+    covariance = float((rest[1:] * rest[:-1]).sum() / (expected[1:] * expected[:-1]).sum()) if len(counts) > 2 else 0.0
+    return max(variance, 0.0), covariance
+
+
+def _modulation(variance: float, covariance: float) -> list[float]:
+    """Sigma and rho of the log-normal AR(1) factor with these moments."""
     sigma = arrivals.sigma_of(variance)
-    if len(counts) < 3:
-        return [sigma, 0.0]
-    covariance = float((rest[1:] * rest[:-1]).sum() / (expected[1:] * expected[:-1]).sum())
     return [sigma, arrivals.correlation_of(covariance, sigma)]
+
+
+def _two_scales(counts: np.ndarray, expected: np.ndarray, day_of: np.ndarray, noise: float) -> tuple[list[float], list[float]]:
+    """Sigma and rho of the factors of days and of bins.
+
+    Counts in bins have the product of both, counts of days the day's times the mean of its bins, whose variance m follows from the
+    bins' own factor: three equations, solved by iteration.
+    """
+    total, next_total = _moments(counts, expected, noise)
+    daily, next_daily = _moments(np.bincount(day_of, weights=counts), np.maximum(np.bincount(day_of, weights=expected), 1e-9), noise)
+    size = max(int(np.median(np.bincount(day_of))), 1)
+    weights = 2.0 * (size - np.arange(size)) / size**2
+    weights[0] /= 2.0
+    between, within = daily, [0.0, 0.0]
+    for _ in range(100):
+        within = _modulation((1.0 + total) / (1.0 + between) - 1.0, (1.0 + next_total) / (1.0 + between) - 1.0)
+        mean = float((weights * np.expm1(within[0] ** 2 * within[1] ** np.arange(size))).sum())
+        between = min(max((daily - mean) / (1.0 + mean), 0.0), total)
+    return _modulation(between, next_daily), within
 
 
 def _job_marks(part: pa.Table) -> dict[str, Any]:
