@@ -1,4 +1,4 @@
-"""``make compile``: compiles the replay loop and every policy into the cache, so that many processes can start at once."""
+"""``make compile``: compiles the replay loops of both halves and every policy into the cache, so that many processes can start at once."""
 
 import sys
 import time
@@ -6,13 +6,16 @@ import time
 
 def main() -> int:
     began = time.perf_counter()
-    from harness.cluster import engine
-    from harness.cluster.hooks import load_policy, policy_names
+    from harness.cluster import engine, hooks
+    from harness.serving import engine as serving_engine
+    from harness.serving import hooks as serving_hooks
 
-    assert engine.run is not None
-    for name in policy_names():
-        load_policy(name)
-    print(f"compiled: {len(policy_names())} policies, {time.perf_counter() - began:.0f} s")
+    assert engine.run is not None and serving_engine.run is not None
+    for half in (hooks, serving_hooks):
+        for name in half.policy_names():
+            half.load_policy(name)
+    count = len(hooks.policy_names()) + len(serving_hooks.policy_names())
+    print(f"compiled: {count} policies, {time.perf_counter() - began:.0f} s")
     return 0
 
 

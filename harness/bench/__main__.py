@@ -19,6 +19,7 @@ from harness.bench.peers import peers
 from harness.bench.replays import fifo, growth, referees
 from harness.bench.rows import Row, render
 from harness.bench.searches import searches, wide_searches
+from harness.bench.serving import serving
 from harness.bench.sizes import QUICK, Sizes
 from harness.bench.suites import suites, unmeasured
 from harness.errors import BadInput
@@ -26,7 +27,7 @@ from harness.tables import write_atomically
 
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
-SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, peers)
+SECTIONS: tuple[Section, ...] = (referees, fifo, growth, searches, wide_searches, commands, peers, serving)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON = Path("results/bench.json")
