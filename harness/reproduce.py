@@ -98,7 +98,7 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
     if "isjl" in done:
         save(isjl_frontier.draw(frontier()), results / "figures", "isjl-frontier")
         figures.append("isjl-frontier")
-    claims = [*judge(done, quick), *serving_claims(done, quick)]
+    claims = [*judge(done, quick), *serving_claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
     sections = [*answers(done), *serving_sections(done)]
