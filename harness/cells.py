@@ -24,7 +24,7 @@ import pyarrow as pa
 from harness import __version__, schema
 from harness.cache import PACKAGE, sources_hash
 from harness.errors import BadInput
-from harness.tables import write_atomically, write_table
+from harness.tables import TraceFile, write_atomically, write_table
 from harness.topology import Cluster, build, parse
 
 NOT_HASHED = ("out", "progress", "force", "dry_run")
@@ -165,18 +165,20 @@ def _row(cell: Cell) -> dict[str, Any]:
 
 
 def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | None) -> None:
+    from harness.workload import stream
+
     config = cell.config
     began = time.perf_counter()
     inputs = cell.inputs()
+    workload = dict(config["workload"])
+    source = stream(workload.pop("generator"), workload)
     sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)
-    cluster, trace = _load(sections, config["seed"])
-    serves = "request_id" in trace.column_names
-    policy = _policy(config["policy"], serves)
-    tell = report and (lambda events, arrived: report(events, arrived, trace.num_rows))
-    fill = _serving if serves else _cluster
-    tables, metrics, about = fill(config, cluster, trace, policy, tell)
-    for name, table in tables.items():
-        write_table(table, folder / f"{name}.parquet")
+    if source is None:
+        cluster, trace = _load(sections, config["seed"])
+        fill = _serve if "request_id" in trace.column_names else _replay
+        metrics, about = fill(cell, cluster, trace, folder, report)
+    else:
+        metrics, about = _replay_stream(cell, _cluster(json.dumps(config["cluster"], sort_keys=True)), source, folder, report)
     (folder / "summary.json").write_text(json.dumps(metrics, indent=1))
     (folder / ".hydra").mkdir()
     for name, text in cell.hydra.items():
@@ -190,44 +192,69 @@ def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | No
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str))
 
 
-Filled = tuple[dict[str, pa.Table], dict[str, Any], dict[str, Any]]
-"""What either half makes of a cell: its tables by name, its metrics, and facts for the manifest."""
+Filled = tuple[Mapping[str, Any], dict[str, Any]]
+"""What a replay whose tables are written leaves for the cell: its metrics, and facts for the manifest."""
 
 
-def _cluster(config: Mapping[str, Any], cluster: Cluster, trace: pa.Table, policy: Any, tell: Any) -> Filled:
-    """The job-level half."""
+def _rules(config: Mapping[str, Any]) -> Any:
     from harness.cluster.build import Rules
+
+    preemption, horizon = config["preemption"], config["horizon_s"]
+    return Rules(config["pinning"], preemption["grace_s"], preemption["min_runtime_s"], preemption["max_evictable"],
+                 np.inf if horizon is None else horizon, config["seed"], _speeds(config))
+
+
+def _about(outcome: Any, cluster: Cluster, replayed: float) -> dict[str, Any]:
+    return {"tie_rules": TIE_RULES, "events": outcome.events, "capped_servers": outcome.capped, "cluster_notes": list(cluster.notes),
+            "replay_wall_s": round(replayed, 6)}
+
+
+def _replay(cell: Cell, cluster: Cluster, trace: pa.Table, folder: Path, report: Callable[[int, int, int], None] | None) -> Filled:
+    """The job-level half."""
     from harness.cluster.replay import replay
     from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
 
-    preemption, horizon = config["preemption"], config["horizon_s"]
-    rules = Rules(config["pinning"], preemption["grace_s"], preemption["min_runtime_s"], preemption["max_evictable"],
-                  np.inf if horizon is None else horizon, config["seed"], _speeds(config))
-    replaying = time.perf_counter()
-    outcome = replay(trace, cluster, policy, rules, tell)
-    replayed = time.perf_counter() - replaying
-    jobs, utilization = jobs_table(outcome), utilization_table(outcome, config["interval_s"], config["warmup_s"])
-    tables = {"jobs": jobs, "preemptions": preemptions_table(outcome), "utilization": utilization}
-    about = {"tie_rules": TIE_RULES, "events": outcome.events, "capped_servers": outcome.capped, "cluster_notes": list(cluster.notes),
-             "replay_wall_s": round(replayed, 6)}
-    return tables, summary(outcome, cluster, jobs, utilization, config["warmup_s"]), about
+    config, policy, began = cell.config, _policy(cell.config["policy"], False), time.perf_counter()
+    outcome = replay(trace, cluster, policy, _rules(config), report and (lambda events, arrived: report(events, arrived, trace.num_rows)))
+    replayed = time.perf_counter() - began
+    jobs = jobs_table(outcome)
+    preemptions = preemptions_table(outcome)
+    utilization = utilization_table(outcome, config["interval_s"], config["warmup_s"])
+    for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
+        write_table(table, folder / f"{name}.parquet")
+    return summary(outcome, cluster, jobs, utilization, config["warmup_s"]), _about(outcome, cluster, replayed)
 
 
-def _serving(config: Mapping[str, Any], cluster: Cluster, trace: pa.Table, policy: Any, tell: Any) -> Filled:
+def _replay_stream(cell: Cell, cluster: Cluster, source: TraceFile, folder: Path,
+                   report: Callable[[int, int, int], None] | None) -> Filled:
+    """The same for a trace that is read block by block."""
+    from harness.stream import replay_to_files
+
+    config = cell.config
+    done = replay_to_files(source, cluster, _policy(config["policy"], False), _rules(config), folder, config["warmup_s"],
+                           config["interval_s"], report and (lambda events, arrived: report(events, arrived, source.rows)))
+    write_table(done.utilization, folder / "utilization.parquet")
+    return done.metrics, _about(done.outcome, cluster, done.replay_s)
+
+
+def _serve(cell: Cell, cluster: Cluster, trace: pa.Table, folder: Path, report: Callable[[int, int, int], None] | None) -> Filled:
     """The request-level half: the pool takes the cluster's place."""
     from harness.metrics.requests import requests_table
     from harness.metrics.serving import serving_summary, serving_utilization
     from harness.serving.pool import parse as parse_pool
     from harness.serving.replay import replay
 
-    pool, horizon = parse_pool(config["pool"]), config["horizon_s"]
-    replaying = time.perf_counter()
-    outcome = replay(trace, pool, policy, config["seed"], np.inf if horizon is None else horizon, tell)
-    replayed = time.perf_counter() - replaying
+    config = cell.config
+    pool, policy, horizon = parse_pool(config["pool"]), _policy(config["policy"], True), config["horizon_s"]
+    began = time.perf_counter()
+    outcome = replay(trace, pool, policy, config["seed"], np.inf if horizon is None else horizon,
+                     report and (lambda events, arrived: report(events, arrived, trace.num_rows)))
+    replayed = time.perf_counter() - began
     utilization = serving_utilization(outcome, config["interval_s"], config["warmup_s"])
-    tables = {"requests": requests_table(outcome), "utilization": utilization}
+    for name, table in (("requests", requests_table(outcome)), ("utilization", utilization)):
+        write_table(table, folder / f"{name}.parquet")
     about = {"tie_rules": SERVING_TIE_RULES, "events": outcome.events, "kv_blocks": pool.blocks, "replay_wall_s": round(replayed, 6)}
-    return tables, serving_summary(outcome, utilization, config["warmup_s"]), about
+    return serving_summary(outcome, utilization, config["warmup_s"]), about
 
 
 def _policy(section: Mapping[str, Any], serves: bool) -> Any:
@@ -248,14 +275,20 @@ def _policy(section: Mapping[str, Any], serves: bool) -> Any:
 
 
 @lru_cache(maxsize=4)
+def _cluster(section: str) -> Cluster:
+    cluster = build(parse(json.loads(section)))
+    for line in cluster.notes:
+        print(f"cluster {cluster.name}: {line}", file=sys.stderr)
+    return cluster
+
+
+@lru_cache(maxsize=4)
 def _load(sections: str, seed: int) -> tuple[Cluster, pa.Table]:
     """The cluster and the trace: cells of a sweep that share them load them once."""
     from harness.workload import load
 
     cluster_section, workload_section, _ = json.loads(sections)
-    cluster = build(parse(cluster_section))
-    for line in cluster.notes:
-        print(f"cluster {cluster.name}: {line}", file=sys.stderr)
+    cluster = _cluster(json.dumps(cluster_section, sort_keys=True))
     workload_section = dict(workload_section)
     return cluster, load(workload_section.pop("generator"), workload_section, cluster, seed)
 

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.bench.commands import commands
+from harness.bench.large import large
 from harness.bench.machine import machine
 from harness.bench.peers import peers
 from harness.bench.replays import fifo, growth, referees
@@ -52,15 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description="Measures speed and memory against the budgets.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look at the table, no verdict on the budgets")
     parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout")
+    parser.add_argument("--large", action="store_true", help="only the trace that is streamed, 100 million jobs (2 million with --quick)")
     parser.add_argument("--json", type=Path, default=JSON, metavar="FILE", help=f"where the same goes as JSON (default: {JSON})")
     options = parser.parse_args(arguments)
-    return run(QUICK if options.quick else Sizes(), options.json, options.long)
+    sections = (large,) if options.large else (*SECTIONS, suites if options.long else unmeasured)
+    return run(QUICK if options.quick else Sizes(), options.json, sections)
 
 
-def run(sizes: Sizes, file: Path, long: bool = False) -> int:
-    """Measures with ``sizes``, prints the table and writes ``file``; returns the exit status."""
+def run(sizes: Sizes, file: Path, sections: Sequence[Section]) -> int:
+    """Measures ``sections`` with ``sizes``, prints the table and writes ``file``; returns the exit status."""
     about = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "sizes": vars(sizes)}
-    rows = measure(sizes, (*SECTIONS, suites if long else unmeasured))
+    rows = measure(sizes, sections)
     print(_heading(about))
     if sizes != Sizes():
         print("smaller sizes than the budgets are for: a look, no verdict")

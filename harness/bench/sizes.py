@@ -13,6 +13,7 @@ class Sizes:
     - ``preemptors``: online arrivals of paper_mix on ``mix_servers``; ``wide_preemptors`` on ``wide_servers``, and the
       first ``compared_preemptors`` of those under exhaustive search too.
     - ``peer_jobs``: jobs of T1 that the peers are given.
+    - ``large_jobs``, ``large_servers``: of the trace that is streamed.
     - ``serving_s``: seconds of request trace.
     - ``repeats``: measurements of which the best, or for growth the median, is taken.
     """
@@ -27,10 +28,13 @@ class Sizes:
     wide_preemptors: int = 300
     compared_preemptors: int = 30
     peer_jobs: int = 10_000
+    large_jobs: int = 100_000_000
+    large_servers: int = 10_000
     serving_s: float = 3_500.0
     repeats: int = 3
 
 
-QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100, serving_s=350.0, repeats=2)
+QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100,
+              large_jobs=2_000_000, serving_s=350.0, repeats=2)
 TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, mix_servers=4, preemptors=20, wide_servers=8,
-             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, serving_s=20.0, repeats=1)
+             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, large_jobs=300, large_servers=8, serving_s=20.0, repeats=1)
