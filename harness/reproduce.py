@@ -50,6 +50,7 @@ RECIPES = (
     Recipe("pecsched_stable", ("workload.synthetic_s=900",), ("serving_policies",)),
     Recipe("pecsched_without", ("workload.synthetic_s=300",)),
     Recipe("pecsched_ablations", ("workload.synthetic_s=300", "seed=0")),
+    Recipe("step_models", ("workload.duration_s=60",), ("serving_cdf",)),
     Recipe("isjl", ("workload.requests=256",)),
     Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
     Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),

@@ -209,6 +209,8 @@ def serving_sections(done: dict[str, Path]) -> list[Section]:
         sections.append(Section("PecSched's ablations, overloaded", _means(
             done["pecsched_ablations"], ("queue_s_p99_short", "drain_rps_short", "e2e_s_mean_long", "preemptions"),
             "harness -m +experiment=pecsched_ablations", ("pool.sp",))))
+    if "step_models" in done:
+        sections.append(Section("Whether the step-time model changes the ranking", _rankings(done["step_models"])))
     if "isjl" in done:
         sections.append(Section("ISJL (a reconstruction) beside LJF, FCFS and the optimum", _isjl_tables()))
     if "switching" in done:
@@ -226,6 +228,20 @@ def _means(folder: Path, metrics: tuple[str, ...], command: str, by: tuple[str, 
     for names, cells in summary.groupby(["policy", *by], observed=True):
         table.rows.append([str(name) for name in names] + [f"{cells[m].astype(float).mean():.4g}" for m in kept])
     return f"Means over seeds, seconds (`{command}`).\n\n{table.markdown()}"
+
+
+def _rankings(folder: Path) -> str:
+    """Policies by mean end-to-end latency under each step-time model, and whether the order is the same under all."""
+    summary = open_results(folder).summary
+    orders = {}
+    table = Grid(["step-time model", "policies, best mean end-to-end latency first (s)"], [], (0, 1))
+    for model, cells in summary.groupby("pool/step_time", observed=True):
+        means = cells.groupby("policy", observed=True)["e2e_s_mean"].mean().sort_values()
+        orders[str(model)] = tuple(means.index)
+        table.rows.append([str(model), ", ".join(f"{policy} {value:.3g}" for policy, value in means.items())])
+    same = len(set(orders.values())) == 1
+    verdict = f"The ranking is {'the same' if same else 'NOT the same'} under all of them."
+    return f"{verdict} Means over seeds (`harness -m +experiment=step_models`).\n\n{table.markdown()}"
 
 
 def _isjl_tables() -> str:
