@@ -51,6 +51,7 @@ RECIPES = (
     Recipe("pecsched_stable", ("workload.synthetic_s=900",), ("serving_policies",)),
     Recipe("pecsched_without", ("workload.synthetic_s=300",)),
     Recipe("pecsched_ablations", ("workload.synthetic_s=300", "seed=0")),
+    Recipe("step_models", ("workload.duration_s=60",), ("serving_cdf",)),
     Recipe("isjl", ("workload.requests=256",)),
     Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
     Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),
@@ -109,7 +110,7 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
     if "isjl" in done:
         save(isjl_frontier.draw(frontier()), results / "figures", "isjl-frontier")
         figures.append("isjl-frontier")
-    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *serving_claims(done, quick)]
+    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *serving_claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
     sections = [*answers(done), *serving_sections(done)]

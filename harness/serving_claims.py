@@ -81,13 +81,13 @@ def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(["rule", "delta"], as_index=False, sort=False)[["throughput", "latency", "externality"]].mean()
 
 
-def serving_claims(done: dict[str, Path], quick: bool) -> list[Claim]:
+def serving_claims(done: dict[str, Path]) -> list[Claim]:
     """Every claim whose recipe is among ``done`` (recipe -> results folder)."""
     found: list[Claim] = []
     if {"pecsched_drain", "pecsched_without"} <= set(done):
         found += _pecsched(done)
     if "isjl" in done:
-        found += _isjl(done["isjl"], quick)
+        found += _isjl(done["isjl"])
     if "flowprefill" in done:
         found += _flowprefill(done["flowprefill"])
     if "switching" in done:
@@ -132,11 +132,11 @@ def _pecsched(done: dict[str, Path]) -> Iterator[Claim]:
         yield claim(f"pecsched-{name}", "pecsched", quantity, "", between, measured, command=command, setup_difference=OVERLOADED)
 
 
-def _isjl(folder: Path, quick: bool) -> Iterator[Claim]:
+def _isjl(folder: Path) -> Iterator[Claim]:
     cells = open_results(folder).summary
     delta = cells["policy"].str.extract(r"delta ([\d.e+]+)")[0].astype(float)
     most, base = cells[delta == delta.max()].set_index("seed"), cells[delta == 0].set_index("seed")
-    worst = worst_ratios(2, 5 if quick else 6, 5)["ISJL, head insertion"]
+    worst = worst_ratios(2, 6, 5)["ISJL, head insertion"]
     setup = ("A reconstruction: the paper's steps are not public. Pure-max steps. ")
     yield claim("isjl-ratio", "isjl", "worst ratio of optimum to cost over small instances, two places", "", (0.75, None), worst.ratio,
                 setup_difference=f"{setup}Every multiset of up to 6 lengths up to 5 and every delta; worst at {list(worst.lengths)}, delta "
@@ -209,6 +209,8 @@ def serving_sections(done: dict[str, Path]) -> list[Section]:
         sections.append(Section("PecSched's ablations, overloaded", _means(
             done["pecsched_ablations"], ("queue_s_p99_short", "drain_rps_short", "e2e_s_mean_long", "preemptions"),
             "harness -m +experiment=pecsched_ablations", ("pool.sp",))))
+    if "step_models" in done:
+        sections.append(Section("Whether the step-time model changes the ranking", _rankings(done["step_models"])))
     if "isjl" in done:
         sections.append(Section("ISJL (a reconstruction) beside LJF, FCFS and the optimum", _isjl_tables()))
     if "switching" in done:
@@ -228,18 +230,32 @@ def _means(folder: Path, metrics: tuple[str, ...], command: str, by: tuple[str, 
     return f"Means over seeds, seconds (`{command}`).\n\n{table.markdown()}"
 
 
+def _rankings(folder: Path) -> str:
+    """Policies by mean end-to-end latency under each step-time model, and whether the order is the same under all."""
+    summary = open_results(folder).summary
+    orders = {}
+    table = Grid(["step-time model", "policies, best mean end-to-end latency first (s)"], [], (0, 1))
+    for model, cells in summary.groupby("pool/step_time", observed=True):
+        means = cells.groupby("policy", observed=True)["e2e_s_mean"].mean().sort_values()
+        orders[str(model)] = tuple(means.index)
+        table.rows.append([str(model), ", ".join(f"{policy} {value:.3g}" for policy, value in means.items())])
+    same = len(set(orders.values())) == 1
+    verdict = f"The ranking is {'the same' if same else 'NOT the same'} under all of them."
+    return f"{verdict} Means over seeds (`harness -m +experiment=step_models`).\n\n{table.markdown()}"
+
+
 def _isjl_tables() -> str:
     table = Grid(["rule", "worst ratio, 2 places", "at", "delta"], [], (0, 2))
     for name, worst in worst_ratios(2, 6, 5).items():
         table.rows.append([name, f"{worst.ratio:.3f}", str(list(worst.lengths)), str(worst.delta)])
     curve = Grid(["rule", "delta", "throughput against LJF", "mean latency against LJF", "externality"], [], (0, 1))
-    for row in frontier().itertuples():
-        curve.rows.append([str(row.rule), f"{row.delta:g}", f"{100 * row.throughput:+.1f} %", f"{100 * row.latency:+.1f} %",
-                           f"{row.externality:.2f}"])
+    for _, row in frontier().iterrows():
+        gains = [f"{100 * row[metric]:+.1f} %" for metric in ("throughput", "latency")]
+        curve.rows.append([str(row["rule"]), f"{row['delta']:g}", *gains, f"{row['externality']:.2f}"])
     return "\n".join([
-        "Exhaustive optimum under the same delta, pure-max steps, every multiset of up to 6 lengths up to 5. With a constant part c0",
-        "of the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it at every delta.", "",
-        table.markdown(), "",
+        "Exhaustive optimum under the same delta, pure-max steps, every multiset of up to 6 lengths up to 5. With a constant part c0 of",
+        "the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it at every delta.",
+        "", table.markdown(), "",
         "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.serving_claims`). The published gains appear at large",
         "delta and 16 jobs for each place.", "", curve.markdown()])
 

@@ -24,8 +24,9 @@ class Layer(NamedTuple):
 
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
-COMPILED = ("harness.jit",)
-READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power")
+COMPILED = ("harness.jit", "harness.policy_files")
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power", "routing", "speed",
+             "gangs")
 """What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 
 RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))
@@ -37,6 +38,7 @@ LAYERS = (
     Layer("harness.errors"),
     Layer("harness.cache"),
     Layer("harness.jit"),
+    Layer("harness.policy_files", may=("harness.errors", "harness.jit")),
     Layer("harness.tables", may=BASE),
     Layer("harness.readers", may=(*BASE, "harness.topology")),
     Layer("harness.workload", may=BASE),

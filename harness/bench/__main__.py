@@ -27,6 +27,7 @@ from harness.bench.placements import placements
 from harness.bench.replays import fifo, growth, referees
 from harness.bench.rows import Row, render
 from harness.bench.searches import searches, wide_searches
+from harness.bench.serving import serving
 from harness.bench.sizes import QUICK, Sizes
 from harness.bench.suites import suites, unmeasured
 from harness.errors import BadInput
@@ -35,7 +36,7 @@ from harness.tables import write_atomically
 Section = Callable[[Sizes, Path], Iterator[Row]]
 
 SECTIONS: tuple[Section, ...] = (
-    referees, fifo, growth, searches, wide_searches, placements, commands, cells, imports, request_imports, peers)
+    referees, fifo, growth, searches, wide_searches, placements, commands, cells, imports, request_imports, peers, serving)
 """What is measured, in order: each is given the sizes and a folder for its files, and yields rows. A new budget is one more of them."""
 
 JSON, PEERS_JSON = Path("results/bench.json"), Path("results/bench_peers.json")

@@ -18,9 +18,6 @@ Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of word
 ``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``.
 """
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -35,7 +32,7 @@ from harness.cluster.build import Requests, smallest_state
 from harness.cluster.fit import best_fit
 from harness.cluster.state import GO_ON, Own, View, new_own, read_only
 from harness.errors import BadInput
-from harness.jit import JIT, njit
+from harness.policy_files import compiled, load_module, param_values, plain
 from harness.topology import Cluster
 
 POLICIES = Path(__file__).parent / "policies"
@@ -120,17 +117,6 @@ def signatures() -> dict[str, Any]:
     }
 
 
-@cache
-def _compiled(function: Callable, hook: str, source: str):
-    if not JIT:
-        return function
-    try:
-        return njit(signatures()[hook], cache=True, error_model="numpy")(function)
-    except Exception as error:  # numba raises many kinds; all mean that the user's function cannot be compiled
-        said = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise BadInput(f"{source}: {hook} does not compile: {said[-1] if said else error}") from error
-
-
 def policy_names() -> list[str]:
     """The policies that ship with the harness."""
     return sorted(path.stem for path in POLICIES.glob("[a-z]*.py"))
@@ -148,9 +134,9 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     defined = tuple(hook in vars(module) for hook in HOOKS)
     if not any(defined):
         raise BadInput(f"{source}: {path} defines no hook; a policy defines one or more of {', '.join(HOOKS)}")
-    hooks = tuple(_compiled(_plain(vars(module).get(hook, DEFAULTS[hook])), hook, source) for hook in HOOKS)
+    hooks = tuple(compiled(plain(vars(module).get(hook, DEFAULTS[hook])), signatures()[hook], hook, source) for hook in HOOKS)
     return Policy(
-        name, hooks, defined, tuple(declared), _param_values(declared, params or {}, source),
+        name, hooks, defined, tuple(declared), param_values(declared, params or {}, source),
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), float(getattr(module, "PERIOD_S", np.inf)),
         path.resolve(),
@@ -163,46 +149,4 @@ def declared_params(name: str | None, file: str | None) -> Mapping[str, Any]:
 
 
 def _module(name: str | None, file: str | None) -> tuple[ModuleType, Path]:
-    if file is not None:
-        return _load_file(Path(file)), Path(file)
-    if name not in policy_names():
-        raise BadInput(f"policy={name}: there is no such policy; there are {', '.join(policy_names())}")
-    return importlib.import_module(f"harness.cluster.policies.{name}"), POLICIES / f"{name}.py"
-
-
-def _plain(function: Callable) -> Callable:
-    return getattr(function, "py_func", function)
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise BadInput(f"policy.file={path}: there is no such file")
-    name = f"harness_user_policy_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BadInput(f"policy.file={path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise BadInput(f"policy.file={path}: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _param_values(declared: Mapping[str, Any], given: Mapping[str, Any], source: str) -> np.ndarray:
-    values = []
-    for name, default in declared.items():
-        value = given.get(name, default[0] if isinstance(default, tuple) else default)
-        if isinstance(default, tuple):
-            if value not in default:
-                raise BadInput(f"policy.{name}={value}: must be one of {', '.join(default)}")
-            value = default.index(value)
-        elif isinstance(value, str) or value is None:
-            raise BadInput(f"policy.{name}={value}: must be a number")
-        values.append(float(value))
-    for name in given:
-        if name not in declared:
-            known = ", ".join(declared) or "none"
-            raise BadInput(f"policy.{name}: {source} has no such parameter; it has {known}")
-    return np.array(values)
+    return load_module(name, file, POLICIES, "harness.cluster.policies", policy_names())

@@ -35,6 +35,8 @@ from harness.serving.speed import (
 LAYER_S, STEP_S, REQUEST_S = 32e-6, 126e-6, 4.4e-6
 """Overheads of a step: per layer, per step, per request in it."""
 
+MAY_BE_ZERO = ("attention_mflop", "switch_fixed_s", "switch_s_per_gb")
+
 SP = ("ring", "fast")
 KINDS = ("roofline", "affine", "max_kv")
 
@@ -112,13 +114,15 @@ def facts(kind: type, mapping: Any, key: str) -> Any:
             values[name] = tuple(_number(v, f"{key}.{name}") for v in value)
         else:
             number = _number(value, f"{key}.{name}")
+            if number == 0 and kind is not StepTime and name not in MAY_BE_ZERO:
+                raise BadInput(f"{key}.{name}={value}: must be above 0")
             values[name] = int(number) if field.type in (int, "int") else number
     return kind(**values)
 
 
 def _number(value: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0 or value == np.inf:
-        raise BadInput(f"{key}={value}: must be a number >= 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e15:
+        raise BadInput(f"{key}={value}: must be a number, 0 to 1e15")
     return float(value)
 
 

@@ -13,6 +13,12 @@ from harness.serving.routing import ROUTING
 PREFILLS = ("chunked", "whole")
 PREEMPTIONS = ("recompute", "swap", "pause")
 TRANSFERS = ("stream", "whole")
+LIMITS = (
+    ("replicas", 1, 100_000), ("tp", 1, 4_096), ("gpus_per_server", 1, 4_096), ("decode_replicas", 0, 100_000), ("chunk", 1, 10**9),
+    ("batch", 1, 65_536), ("block", 1, 65_536), ("kv_blocks", 1, 10**12), ("boundaries", 0, 10**9), ("predictor_sigma", 0, 10),
+    ("memory_share", 0.01, 1), ("transfer_gbs", 0.001, 10**6),
+)
+"""Key, least and most of its value; more is taken for a slip."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,10 @@ class Pool:
     tbt_slo_s: float | None = None
 
     def __post_init__(self):
-        for name in ("replicas", "tp", "gpus_per_server", "decode_replicas", "chunk", "batch", "block"):
-            low = 0 if name == "decode_replicas" else 1
-            if getattr(self, name) < low:
-                raise BadInput(f"pool.{name}={getattr(self, name)}: must be at least {low}")
+        for name, low, high in LIMITS:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise BadInput(f"pool.{name}={value}: must be at least {low} and at most {high:,}")
         if self.decode_replicas >= self.replicas:
             raise BadInput(f"pool.decode_replicas={self.decode_replicas}: must be fewer than the {self.replicas} replicas")
         if self.prefill == "chunked" and self.chunk <= self.batch and self.decode_replicas == 0:

@@ -5,7 +5,7 @@ The four objectives are published; the shares and lengths of the classes are our
 
 from dataclasses import dataclass, field
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ class Params:
 
     duration_s: float = 600.0
     rate: float = 2.0
-    classes: list[dict] = field(default_factory=lambda: [
+    classes: list[dict[str, Any]] = field(default_factory=lambda: [
         {"name": "text", "share": 0.6, "median": 500, "sigma": 0.6, "slo_s": 0.25},
         {"name": "image", "share": 0.2, "median": 1200, "sigma": 0.3, "slo_s": 0.5},
         {"name": "search", "share": 0.15, "median": 6000, "sigma": 0.5, "slo_s": 4.0},

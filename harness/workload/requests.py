@@ -29,18 +29,17 @@ SHORT, LONG = "short", "long"
 class Params:
     """Parameters of requests.
 
-    path, paths: Parquet files of requests, relative to the working directory; without any, azure_like with ``synthetic_s`` takes their
-    place.
+    path, paths: Parquet files of requests, relative to the working directory; without any: azure_like.
     offsets_s: for each file what is added to its clock (s); empty: nothing.
-    synthetic_s: duration of the synthetic trace (s).
+    synthetic_s: without files, duration of the synthetic trace (s).
     start_s, end_s, first: keep requests that arrive in [start_s, end_s), and so many of the earliest; null: no bound.
     max_tokens: requests with more tokens, prompt and output together, are left out; null: none.
-    load_scale: below 1 each request is kept with that probability; above 1 copies are added, each later than its original by up to
-        ``jitter_s`` (s).
+    load_scale: below 1 each request is kept with that probability; above 1 copies are added.
+    jitter_s: a copy arrives up to that much later than its original (s).
     repeats: the trace is played so many times in a row.
-    long_share: share of the requests that become long: of those whose prompt is at or above the ``long_quantile`` of all prompts, so that
-        0.05 with the quantile 0.95 is every one (PecSched's transformation); drawn by the seed. The rest above the quantile stay as they
-        are when ``long_drop`` is false, else they are left out. null: nobody is long and nothing is labelled.
+    long_share: share of the requests that become long (PecSched's transformation); null: nobody is, and nothing is labelled.
+    long_quantile: they are drawn from those whose prompt is at or above this quantile, so that 0.05 with 0.95 is every one of them.
+    long_drop: leave the others above the quantile out, as if they had become long too.
     long_min, long_max: prompt tokens of a long request, uniform.
     """
 
