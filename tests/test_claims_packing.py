@@ -86,9 +86,9 @@ def weights(folder: Path, saved: dict[int, float]) -> Path:
 
 
 def test_power_saved_at_moderate_load(tmp_path: Path):
-    done = {claims_pwr.RECIPE: weights(tmp_path / "a", {0: 0, 50: 5, 100: 10, 200: 15, 500: 25, 1000: 30})}
+    done = {claims_pwr.RECIPE: weights(tmp_path / "a", {0: 0, 50: 5, 100: 11, 200: 15, 500: 25, 1000: 30})}
     found = {claim.claim_id: claim for claim in claims_pwr.claims(done)}
-    assert [found[f"pwr-saved-{w}"].measured for w in claims_pwr.WEIGHTS] == pytest.approx([25, 15, 10, 5])
+    assert [found[f"pwr-saved-{w}"].measured for w in claims_pwr.WEIGHTS] == pytest.approx([25, 15, 11, 5])
     assert [found[f"pwr-saved-{w}"].verdict for w in claims_pwr.WEIGHTS] == [PARTLY, HOLDS, HOLDS, PARTLY]
     # Allocated at 100 %: 95 - w / 500 against 95.
     assert "| 500:500 | 25.00 | 1.00 |" in claims_pwr.section(done)[0].text

@@ -327,8 +327,8 @@ def test_openb_nodes_options(tmp_path: Path):
         "alibaba-openb-nodes", path, order="file", without_gpu="drop", two_sockets_from=96, numa_per_socket=2, name="x"
     )
     cluster = build(parse(section))
-    assert cluster.name == "x" and cluster.shape_of.tolist() == [0, 1, 2]
-    assert [len(s.numa_cores) for s in cluster.shapes] == [4, 2, 4]
+    assert cluster.name == "x" and cluster.shape_of.tolist() == [0, 1, 0]
+    assert [len(s.numa_cores) for s in cluster.shapes] == [4, 2]
     with pytest.raises(BadInput, match="column model, row 1: empty"):
         run("alibaba-openb-nodes", written(tmp_path, NODES.replace("8,G2", "8,", 1)))
     with pytest.raises(BadInput, match="no server is left"):
