@@ -1,6 +1,7 @@
 """Replays of requests in this process: requests per second, times real time, and sched-sim on the same requests where it is installed."""
 
 import time
+import timeit
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from harness.bench.replays import best, seconds
 from harness.bench.rows import Row
 from harness.bench.sizes import Sizes
 from harness.cache import PACKAGE
@@ -57,8 +57,8 @@ def serving(sizes: Sizes, folder: Path) -> Iterator[Row]:
         else:
             yield Row(what, seconds_of_trace / wall, "x real time", TIMES_REAL_TIME, ">=", True, detail)
     trace, where = requests_like_azure(sizes.serving_s), pool_of()
-    single = best(sizes.repeats, lambda: _timed(trace, pool_of(skip_ahead=False), policy)[1])
-    skipped = best(sizes.repeats, lambda: _timed(trace, where, policy)[1])
+    single = min(_timed(trace, pool_of(skip_ahead=False), policy)[1] for _ in range(sizes.repeats))
+    skipped = min(_timed(trace, where, policy)[1] for _ in range(sizes.repeats))
     yield Row("step by step over runs of steps at once, same result", single / skipped, "x", detail="processor time")
     yield from _sched_sim(sizes, policy)
 
@@ -77,8 +77,8 @@ def _sched_sim(sizes: Sizes, policy: Any) -> Iterator[Row]:
     if find_spec("sched_sim") is None:
         yield Row(f"{what}: sched-sim", None, detail="not installed")
         return
-    ours = best(sizes.repeats, lambda: _timed(trace, pool_of(replicas=1), policy)[0])
-    rate = trace.num_rows / best(sizes.repeats, lambda: seconds(lambda: sched_sim(trace)))
+    ours = min(_timed(trace, pool_of(replicas=1), policy)[0] for _ in range(sizes.repeats))
+    rate = trace.num_rows / min(timeit.repeat(lambda: sched_sim(trace), number=1, repeat=sizes.repeats))
     yield Row(f"{what}: sched-sim, chunked prefill", rate, "requests/s", of_machine=True)
     yield Row(f"{what}: the harness over sched-sim", trace.num_rows / ours / rate, "x", detail="requests/s, side by side in this run")
 

@@ -178,7 +178,7 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> tuple[Array, list]:
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
 
 
-def _positions(words: list[str], known: tuple[str, ...]) -> Array:
+def _positions(words: Sequence[str], known: tuple[str, ...]) -> Array:
     return np.array([known.index(word) for word in words], np.int64)
 
 

@@ -1,6 +1,7 @@
 """Utilization and summary of a serving cell: exact, from every step of the log."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,8 @@ Value = float | int | bool | None
 def serving_utilization(outcome: Outcome, interval_s: float | None = None, warmup_s: float = 0.0) -> pa.Table:
     """schema.SERVING_UTILIZATION over [warmup_s, end of the replay) in steps of ``interval_s``, by default a 200th of that."""
     edges = interval_edges(warmup_s, outcome.end, interval_s)
-    spans, view = outcome.log.spans[: outcome.log.size[SPANS]], outcome.state.shown
+    spans: Any = outcome.log.spans[: outcome.log.size[SPANS]]
+    view = outcome.state.shown
     duration = spans.end - spans.begin
     step = spans.kind == STEP
     prompts = (spans.prompts > 0) | (spans.kind == OPERATION_SPAN)

@@ -1,5 +1,7 @@
 """From a trace table and a pool to the state of a fresh replay."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,7 +74,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     order = np.argsort(arrival, kind="stable")
     n, m = trace.num_rows, pool.replicas
     tenants = trace["tenant"].combine_chunks().dictionary_encode()
-    requests = np.zeros(n, REQUEST).view(np.recarray)
+    requests: Any = np.zeros(n, REQUEST).view(np.recarray)
     work = np.zeros(n, WORK).view(np.recarray)
     requests.arrival = arrival[order]
     requests.prompt = requests.target = trace["prompt_tokens"].to_numpy()[order]

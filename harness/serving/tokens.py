@@ -1,5 +1,7 @@
 """Times between the tokens of each request, from the log: gathered after the replay, so that a step costs no work per request."""
 
+from typing import Any
+
 import numpy as np
 
 from harness.jit import entry
@@ -11,7 +13,8 @@ QUANTILE = 0.99
 
 def times_between_tokens(log: Log, requests: Table, replicas: int) -> tuple[Array, Array]:
     """Mean and 99th percentile (linear) of the times between the tokens of each request (Q,), s; nan with fewer than two tokens."""
-    spans, stays = log.spans[: log.size[SPANS]], log.stays[: log.size[STAYS]]
+    spans: Any = log.spans[: log.size[SPANS]]
+    stays: Any = log.stays[: log.size[STAYS]]
     tokens = np.flatnonzero((spans.kind == STEP) & (spans.batch > 0))
     replica = spans.replica[tokens]
     ends = spans.end[tokens][np.argsort(replica, kind="stable")]
