@@ -6,7 +6,7 @@ READY := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test test-long lint reproduce bench notebooks coverage traces lock clean
+.PHONY: help setup compile test test-long lint reproduce bench bench-large notebooks coverage traces lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -43,6 +43,9 @@ reproduce: compile ## every paper experiment, its figures and results/REPRODUCTI
 
 bench: compile ## measure speed and memory against the budgets
 	$(BIN)/python -m harness.bench
+
+bench-large: compile ## stream 100 million jobs on 10,000 servers in bounded memory (QUICK=1: 2 million; 15 GiB in TMPDIR)
+	$(BIN)/python -m harness.bench --large --json results/bench-large.json $(if $(filter-out 0,$(QUICK)),--quick)
 
 notebooks: compile ## execute the notebooks
 	$(if $(wildcard notebooks/*.py),$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py)

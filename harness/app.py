@@ -1,6 +1,8 @@
 """The command ``harness``: the only file that knows Hydra."""
 
+import atexit
 import difflib
+import gc
 import io
 import os
 import re
@@ -273,7 +275,10 @@ def _count_cells(words: list[str]) -> None:
 
 
 def start_lightly() -> None:
-    """Keeps two large imports out of the command: docs/decisions/0002-start-up.md says why, and what they cost."""
+    """Keeps two large imports, and most garbage collection, out of the command: docs/decisions/0002-start-up.md says why, and what they
+    cost."""
+    gc.set_threshold(50_000, 20, 50)  # importing makes many objects and hardly any cycles
+    atexit.register(gc.freeze)  # what is left at the end need not be searched for cycles
     hidden = Hidden()
     sys.meta_path.insert(0, hidden)
     try:
@@ -288,10 +293,10 @@ def start_lightly() -> None:
 
 
 class Hidden(MetaPathFinder):
-    """Makes pandas and scipy look as if they were not installed."""
+    """Makes pandas, scipy and coverage look as if they were not installed."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname.partition(".")[0] in ("pandas", "scipy"):
+        if fullname.partition(".")[0] in ("pandas", "scipy", "coverage"):
             raise ModuleNotFoundError(f"{fullname} is hidden while the command starts", name=fullname)
 
 

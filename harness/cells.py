@@ -24,7 +24,7 @@ import pyarrow as pa
 from harness import __version__, schema
 from harness.cache import PACKAGE, sources_hash
 from harness.errors import BadInput
-from harness.tables import write_atomically, write_table
+from harness.tables import TraceFile, write_atomically, write_table
 from harness.topology import Cluster, build, parse
 
 NOT_HASHED = ("out", "progress", "force", "dry_run")
@@ -164,28 +164,24 @@ def _row(cell: Cell) -> dict[str, Any]:
 def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | None) -> None:
     from harness.cluster.build import Rules
     from harness.cluster.hooks import load_policy
-    from harness.cluster.replay import replay
-    from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
+    from harness.workload import stream
 
     config = cell.config
     began = time.perf_counter()
     policy = load_policy(config["policy"]["name"], config["policy"].get("file"), _policy_params(config["policy"]))
     inputs = cell.inputs()
-    cluster, trace = _load(json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True), config["seed"])
+    workload = dict(config["workload"])
+    source = stream(workload.pop("generator"), workload)
     preemption, horizon = config["preemption"], config["horizon_s"]
     rules = Rules(config["pinning"], preemption["grace_s"], preemption["min_runtime_s"], preemption["max_evictable"],
                   np.inf if horizon is None else horizon, config["seed"], _speeds(config))
-    replaying = time.perf_counter()
-    tell = report and (lambda events, arrived: report(events, arrived, trace.num_rows))
-    outcome = replay(trace, cluster, policy, rules, tell)
-    replayed = time.perf_counter() - replaying
-
-    jobs = jobs_table(outcome)
-    preemptions = preemptions_table(outcome)
-    utilization = utilization_table(outcome, config["interval_s"], config["warmup_s"])
-    metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
-    for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
-        write_table(table, folder / f"{name}.parquet")
+    sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)
+    if source is None:
+        cluster, trace = _load(sections, config["seed"])
+        outcome, metrics, replayed = _replay(cell, cluster, trace, policy, rules, folder, report)
+    else:
+        cluster = _cluster(json.dumps(config["cluster"], sort_keys=True))
+        outcome, metrics, replayed = _replay_stream(cell, cluster, source, policy, rules, folder, report)
     (folder / "summary.json").write_text(json.dumps(metrics, indent=1))
     (folder / ".hydra").mkdir()
     for name, text in cell.hydra.items():
@@ -201,15 +197,51 @@ def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | No
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str))
 
 
+def _replay(cell: Cell, cluster: Cluster, trace: pa.Table, policy: Any, rules: Any, folder: Path,
+            report: Callable[[int, int, int], None] | None) -> tuple[Any, Mapping[str, Any], float]:
+    """Writes the tables into ``folder``; returns what the replay left behind, the metrics, and the seconds of the replay."""
+    from harness.cluster.replay import replay
+    from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
+
+    config, began = cell.config, time.perf_counter()
+    outcome = replay(trace, cluster, policy, rules, report and (lambda events, arrived: report(events, arrived, trace.num_rows)))
+    replayed = time.perf_counter() - began
+    jobs = jobs_table(outcome)
+    preemptions = preemptions_table(outcome)
+    utilization = utilization_table(outcome, config["interval_s"], config["warmup_s"])
+    metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
+    for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
+        write_table(table, folder / f"{name}.parquet")
+    return outcome, metrics, replayed
+
+
+def _replay_stream(cell: Cell, cluster: Cluster, source: TraceFile, policy: Any, rules: Any, folder: Path,
+                   report: Callable[[int, int, int], None] | None) -> tuple[Any, Mapping[str, Any], float]:
+    """The same for a trace that is read block by block."""
+    from harness.stream import replay_to_files
+
+    config = cell.config
+    done = replay_to_files(source, cluster, policy, rules, folder, config["warmup_s"], config["interval_s"],
+                           report and (lambda events, arrived: report(events, arrived, source.rows)))
+    write_table(done.utilization, folder / "utilization.parquet")
+    return done.outcome, done.metrics, done.replay_s
+
+
+@lru_cache(maxsize=4)
+def _cluster(section: str) -> Cluster:
+    cluster = build(parse(json.loads(section)))
+    for line in cluster.notes:
+        print(f"cluster {cluster.name}: {line}", file=sys.stderr)
+    return cluster
+
+
 @lru_cache(maxsize=4)
 def _load(sections: str, seed: int) -> tuple[Cluster, pa.Table]:
     """The cluster and the trace: cells of a sweep that share them load them once."""
     from harness.workload import load
 
     cluster_section, workload_section, _ = json.loads(sections)
-    cluster = build(parse(cluster_section))
-    for line in cluster.notes:
-        print(f"cluster {cluster.name}: {line}", file=sys.stderr)
+    cluster = _cluster(json.dumps(cluster_section, sort_keys=True))
     workload_section = dict(workload_section)
     return cluster, load(workload_section.pop("generator"), workload_section, cluster, seed)
 

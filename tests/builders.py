@@ -13,7 +13,7 @@ from harness.cluster import replay as replaying
 from harness.cluster.build import Rules
 from harness.cluster.hooks import Policy, load_policy
 from harness.cluster.outcome import Outcome
-from harness.cluster.state import Own
+from harness.cluster.state import Own, View
 from harness.metrics import check_identities, jobs_table, preemptions_table, summary, utilization_table
 from harness.metrics.utilization import running_spans
 from naive import DEFAULTS
@@ -101,11 +101,12 @@ def play(jobs: list[dict], servers: list[dict], policy: str | Path | Policy = "f
         policy = load_policy(file=str(policy), params={name: value for name, value in options.items() if name not in DEFAULTS})
     written: list[Own] = []
 
-    def keep(*fields: Any) -> Own:
-        written.append(Own(*fields))
+    def keep(policy: Policy, view: View) -> Own:
+        written.append(fresh(policy, view))
         return written[0]
 
-    with mock.patch.object(replaying, "Own", keep):
+    fresh = Policy.own
+    with mock.patch.object(Policy, "own", keep):
         outcome = replaying.replay(trace_of(jobs), cluster_of(servers), policy, Rules(**{name: known[name] for name in RULES}))
     check_identities(outcome)
     return Played(outcome, servers, written[0])

@@ -55,18 +55,21 @@ def same_decisions(out: Path) -> int:
     return found["domain_first"].num_rows
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("workload", SHIPPED)
 def test_domain_first_decides_as_exhaustive_search_does(workload: str, tmp_path: Path):
     run(tmp_path, "-m", "policy=flextopo_exhaustive,domain_first", *SHIPPED[workload])
     assert same_decisions(tmp_path) >= 25
 
 
+@pytest.mark.compiled
 def test_domain_first_needs_a_twentieth_of_the_sets_at_most(tmp_path: Path):
     run(tmp_path, "-m", "policy=flextopo_exhaustive,domain_first", "workload.preemptors=100")
     summary = {row["policy"]: row for row in pq.read_table(tmp_path / "summary.parquet").to_pylist()}
     assert summary["domain_first"]["subsets_tried_mean"] <= 0.05 * summary["flextopo_exhaustive"]["subsets_tried_mean"]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("trace", "words"), [
     ("openb", ("cluster=openb", "cluster.servers=8")),
     ("philly", ("cluster=dgx_a100", "cluster.servers=24", "workload.where={tenant: ee9e8c}")),
@@ -81,6 +84,7 @@ def test_real_traces_account_for_every_job(trace: str, words: tuple[str, ...], i
         assert len(jobs) == {"openb": 7236, "philly": 1511}[trace]
 
 
+@pytest.mark.compiled
 def test_hit_rates_of_the_paper(tmp_path: Path):
     """3/7 in closed form; 1,000 decisions leave a standard deviation of 1.6 points, and freshly refilled pairs lean a little upwards."""
     run(tmp_path, "-m", "policy=godel,flextopo_imp,domain_first", "workload.preemptors=1000")
@@ -89,6 +93,7 @@ def test_hit_rates_of_the_paper(tmp_path: Path):
     assert abs(rates["godel"] - 3 / 7) < 4 * 0.016
 
 
+@pytest.mark.compiled
 def test_blind_policies_break_guarantees(tmp_path: Path):
     run(tmp_path, "-m", "policy=godel,kubernetes,random_victim,domain_first", "workload.guaranteed_share=0.5", "workload.preemptors=50")
     ran = {row["policy"]: row["ran_share"] for row in pq.read_table(tmp_path / "summary.parquet").to_pylist()}

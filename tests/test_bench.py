@@ -11,6 +11,7 @@ import pytest
 from harness.bench import __main__ as bench
 from harness.bench import peers, processes, replays, suites
 from harness.bench.commands import commands
+from harness.bench.imports import imports
 from harness.bench.rows import HEADINGS, Row, number, render
 from harness.bench.sizes import TINY, Sizes
 from harness.cluster.build import Rules
@@ -21,7 +22,7 @@ from harness.topology import ClusterConfig, build
 from harness.workload import load
 
 FIELDS = {"what", "unit", "target", "sense", "measured", "ratio", "met", "of_machine", "detail"}
-IN_PROCESS = tuple(section for section in bench.SECTIONS if section is not commands)
+IN_PROCESS = tuple(section for section in bench.SECTIONS if section not in (commands, imports))
 
 
 def run_quick(sections: tuple[bench.Section, ...], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,16 @@ def test_whole_commands_are_timed(tmp_path, monkeypatch):
     assert sum(row["unit"] == "MiB" and row["measured"] > 50 for row in rows) == 2
 
 
-def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, monkeypatch, capsys):
+def test_imports_are_timed_in_processes_of_their_own(tmp_path):
+    rows = list(imports(TINY, tmp_path))
+    assert [row.what.split(",")[-1].split(":")[0] for row in rows] == [" philly", " philly", " sacct", " sacct"]
+    memory, speed = rows[::2], rows[1::2]
+    assert all(row.unit == "MiB" and row.target == 1536 and 50 < row.measured < 1536 for row in memory)
+    assert all(row.unit == "rows/s" and row.measured > 0 and row.of_machine for row in speed)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, capsys):
     def broken(sizes, folder):
         yield Row("before", 1)
         raise RuntimeError("no luck")
@@ -64,17 +74,15 @@ def test_what_breaks_leaves_a_row_and_the_rest_goes_on(tmp_path, monkeypatch, ca
     def sound(sizes, folder):
         yield Row("after", 2)
 
-    monkeypatch.setattr(bench, "SECTIONS", (broken, sound))
-    assert bench.run(TINY, tmp_path / "bench.json") == 1
+    assert bench.run(TINY, tmp_path / "bench.json", (broken, sound)) == 1
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
-    assert [row["what"] for row in rows[:3]] == ["before", "broken: not measured", "after"]
+    assert [row["what"] for row in rows] == ["before", "broken: not measured", "after"]
     assert rows[1]["measured"] is None and rows[1]["detail"] == "RuntimeError: no luck"
     assert "RuntimeError: no luck" in capsys.readouterr().out
 
 
-def test_a_place_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "SECTIONS", ())
-    assert bench.run(TINY, tmp_path) == 2
+def test_a_place_that_cannot_be_written_is_bad_input(tmp_path, capsys):
+    assert bench.run(TINY, tmp_path, ()) == 2
     assert str(tmp_path) in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from numba import njit
 import audit
 from builders import Played, job, play, server
 from harness.cluster import engine
-from harness.cluster import replay as replaying
+from harness.cluster import run as running
 from harness.cluster.hooks import HOOKS, Policy, load_policy, policy_names, signatures
 from harness.cluster.log import new_log
 from harness.jit import JIT
@@ -185,7 +185,7 @@ def test_where_the_loop_is_left_does_not_matter(policy: str, monkeypatch: pytest
     for seed in range(0, WORLDS, 5):
         whole = tables(replayed(world(seed), policy))
         with monkeypatch.context() as patch:
-            patch.setattr(replaying, "SLICE", 3)
+            patch.setattr(running, "SLICE", 3)
             patch.setattr(engine, "new_log", lambda: new_log(1))
             assert tables(replayed(world(seed), policy)) == whole
 

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from reader_helpers import column, counted, run, written
-
 from harness.errors import BadInput
 from harness.readers import format_names, formats, reader
 from harness.schema import JOBS, names
 from harness.tables import validate
 from harness.topology import ServerShape, build, parse, write_flextopo
+from reader_helpers import column, counted, run, written
 
 PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-11-05 01:30:00,60.0,1,60.0,aa
@@ -196,7 +195,8 @@ def test_philly_options(tmp_path: Path):
     assert column(table, "duration")[-1] == 1.0
     assert list(zip(column(table, "instances"), column(table, "gpus"), strict=True)) == [(3, 4), (1, 1), (5, 4), (2, 4)]
     assert set(column(table, "priority")) == {3} and set(column(table, "preemptible")) == {True}
-    assert counted(report, "gangs").endswith("3 became gangs of at most 4 GPUs for each instance; 0 of them were rounded up, by 0 GPUs in all")
+    assert counted(report, "gangs").endswith(
+        "3 became gangs of at most 4 GPUs for each instance; 0 of them were rounded up, by 0 GPUs in all")
     with pytest.raises(BadInput, match="row 3: runs for 0 s, must be > 0"):
         run("philly", path, nonpositive="refuse")
     with pytest.raises(BadInput, match="--gpus_per_instance 0: must be at least 1"):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from reader_helpers import column, counted, run, sound, written
 
 from harness.errors import BadInput
 from harness.topology import build, parse
+from reader_helpers import column, counted, run, sound, written
 
 SPOT = """job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
 a,1,A10,20,1,1,0,1000,HP
@@ -194,7 +194,8 @@ def test_helios(tmp_path: Path):
 
 
 def test_acme_times_have_a_zone(tmp_path: Path):
-    """dlc2 was submitted at 18:30:58+08:00 = 10:30:58 UTC, half an hour before dlc1. Kalos counts the queueing into duration: 18 = 10 + 8."""
+    """dlc2 was submitted at 18:30:58+08:00 = 10:30:58 UTC, half an hour before dlc1. Kalos counts the queueing into the duration:
+    18 = 10 + 8."""
     table, report = run("acme", written(tmp_path, ACME))
     sound(table)
     assert column(table, "job_id") == ["dlc2", "dlc1"] and column(table, "submit_time") == [0.0, 1800.0]

@@ -8,11 +8,10 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
-from reader_helpers import column, counted, run, sound
-
 from harness.schema import JOBS
 from harness.tables import validate
 from harness.topology import build, parse
+from reader_helpers import column, counted, run, sound
 
 
 def lower(values: np.ndarray, *shares: float) -> list[float]:
@@ -231,8 +230,8 @@ def test_real_muri(shared_traces: Path, number: int, jobs: int, days: int, mix: 
 
 
 def test_real_ricc(shared_traces: Path):
-    """The first 330,000 records. The shares, the median run and the 7,092 runs beyond their request in SOURCE.md are those of the whole log:
-    this part has 6,148 of the latter."""
+    """The first 330,000 records. The share of one-processor jobs, the median run and the 7,092 runs beyond their request that SOURCE.md
+    gives are not those of this part, which has 6,148 of the latter."""
     path = shared_traces / "swf/RICC-2010-2.first330000.swf.gz"
     table, report = run("swf", path)
     sound(table)
@@ -241,7 +240,8 @@ def test_real_ricc(shared_traces: Path):
         ".gz: 330": "RICC-2010-2.first330000.swf.gz: 330,000 rows", "status 5": "status 5: 15,670 jobs, cancelled",
         "zero or": "runs of zero or negative length: 10 dropped", "differ": "processors used differ from those requested: 6,776 rows",
         "processors requested unknown": "processors requested unknown: 2 jobs", "requested time unknown": "requested time unknown: 2 jobs",
-        "beyond": "runs beyond their requested time: 6,148 kept", "time 0 is": "RICC-2010-2.first330000.swf.gz: time 0 is 2010-04-30 15:04:55 UTC",
+        "beyond": "runs beyond their requested time: 6,148 kept",
+        "time 0 is": "RICC-2010-2.first330000.swf.gz: time 0 is 2010-04-30 15:04:55 UTC",
     }.items():
         assert counted(report, words).startswith(line)
     procs = table["instances"].to_numpy() * table["cpus"].to_numpy()
@@ -249,7 +249,8 @@ def test_real_ricc(shared_traces: Path):
     assert table["logged_wait_s"].to_numpy().max() == pytest.approx(4.4e6, rel=0.01)
     assert table["submit_time"].to_numpy().max() // 86_400 == 126
     first = table.slice(0, 1).to_pylist()[0]
-    assert (first["duration"], first["instances"], first["cpus"], first["duration_estimate_s"], first["tenant"]) == (222.0, 10, 8.0, 14_400.0, "u1")
+    assert (first["duration"], first["instances"], first["cpus"], first["tenant"]) == (222.0, 10, 8.0, "u1")
+    assert first["duration_estimate_s"] == 14_400.0
     assert run("swf", path, nonpositive="raise_to_1s", cancelled="drop")[0].num_rows == 314_330
 
 

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reader_helpers import column, run, written
 
 from harness.errors import BadInput
 from harness.readers._spool import ROW, Repeats, Spool, hashes, merge
 from harness.schema import JOBS
 from harness.tables import metadata_of, read_trace, write_batches, write_table
 from harness.traces_app import main
+from reader_helpers import column, run, written
 
 PACKERS = {"gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zstd": lambda data: pa.compress(data, "zstd", asbytes=True)}
 SWF = "; MaxNodes: 2\n; MaxProcs: 4\n 1 0 0 5 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n 2 3 0 7 2 -1 -1 2 10 -1 1 1 1 -1 1 -1 -1 -1\n"
@@ -89,13 +89,14 @@ def test_hashes_tell_columns_apart():
 
 
 def test_batches_are_written_as_one_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The same table and metadata as write_table, whatever the batches; row groups are their size."""
-    monkeypatch.setattr("harness.readers._spool.GROUP_ROWS", 3)
+    """The same bytes as write_table gives of the whole, whatever the batches."""
+    monkeypatch.setattr("harness.tables.parquet.ROW_GROUP", 3)
     spool = rows_of([5.0, 3.0, 1.0, 4.0, 2.0, 0.0, 6.0, 7.0], 2)
-    assert [table.num_rows for table in spool.batches()] == [3, 3, 2] and spool.num_rows == 8
-    write_batches(spool.batches(), tmp_path / "a.parquet", {"x": 1})
+    assert spool.num_rows == 8
+    schema = write_batches(spool.batches(), tmp_path / "a.parquet", {"x": 1})
     write_table(spool.table(), tmp_path / "b.parquet", {"x": 1})
-    assert read_trace(tmp_path / "a.parquet").equals(read_trace(tmp_path / "b.parquet"))
+    assert schema.names == spool.table().column_names
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert metadata_of(read_trace(tmp_path / "a.parquet")) == {"x": 1}
     assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 3
 
@@ -134,6 +135,19 @@ def test_a_chunk_later_in_the_file_names_its_rows(tmp_path: Path, monkeypatch: p
         run("philly", written(tmp_path, (head + rows).replace("00:38,60,1,a", "00:38,60,1,\xe4").encode("latin-1")))
     with pytest.raises(BadInput, match="row 38: 3 fields, must be 4"):
         run("philly", written(tmp_path, head + rows.replace("00:38,60,1,a", "00:38,60,1")))
+
+
+@pytest.mark.parametrize("name", ["philly", "muri", "sacct"])
+def test_unsorted_rows_are_sorted_or_refused(name: str, tmp_path: Path):
+    head, first, *_ = SAMPLES[name].splitlines()
+    other = {"philly": "2017-09-04 23:00:00,3600,16,b", "muri": "9,1,-0,1000", "sacct": first.replace("1|172998", "2|172988")}[name]
+    later = first.replace("0,1,0,", "0,1,5,")
+    path = written(tmp_path, "\n".join([head, later, other]))
+    table, report = run(name, path)
+    assert table.num_rows == 2 and any(line.startswith("not sorted by submission: sorted") for line in report)
+    with pytest.raises(BadInput, match="not sorted by submission, must be"):
+        run(name, path, unsorted="refuse")
+    assert run(name, written(tmp_path, "\n".join([head, other, later])), unsorted="refuse")[0].num_rows == 2
 
 
 # Files from nowhere, for every format of jobs
@@ -218,7 +232,8 @@ def test_durations_in_another_unit_are_refused_or_converted(name: str, factor: f
 
 
 @pytest.mark.parametrize("name, factor, option, unit", [
-    ("cpu_milli", 0.001, "cpu_unit", "cores"), ("memory_mib", 2.0**20, "memory_unit", "bytes"), ("memory_mib", 2.0**-10, "memory_unit", "gib"),
+    ("cpu_milli", 0.001, "cpu_unit", "cores"), ("memory_mib", 2.0**20, "memory_unit", "bytes"),
+    ("memory_mib", 2.0**-10, "memory_unit", "gib"),
 ])
 def test_sizes_in_another_unit_are_refused_or_converted(name: str, factor: float, option: str, unit: str, tmp_path: Path):
     text = PODS_CSV.splitlines()[0] + "\n" + "".join(f"p{i},8000,32768,1,1000\n" for i in range(9))

@@ -29,6 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
+@pytest.mark.compiled
 def test_commands_work_in_the_order_of_the_page(folder: Path):
     assert len(COMMANDS) >= 10
     for command in COMMANDS:

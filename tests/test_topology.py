@@ -35,7 +35,7 @@ from harness.topology.build import largest_remainder, server_shape
 from harness.topology.shape import spread_gpus
 
 CONF = Path(__file__).resolve().parents[1] / "conf/cluster"
-CLUSTERS = ("rtx4090_x41", "rtx4090_x100", "dgx_a100", "dgx_h100", "pcie_4gpu", "t4_2gpu", "openb", "flat")
+CLUSTERS = ("rtx4090_x41", "rtx4090_x100", "dgx_a100", "dgx_h100", "pcie_4gpu", "t4_2gpu", "openb", "spot", "flat")
 
 PAPER = ServerShape("paper", "RTX-4090", UNBOUNDED, (8,) * 8, (0, 0, 0, 0, 1, 1, 1, 1), tuple(range(8)))
 SMALL = ServerShape("small", "T4", 1024, (4, 3, 2, 2), (0, 0, 1, 1), (0, 0, 1, 2, 3), nvlink=(0, 0, 1, 2))
@@ -189,6 +189,11 @@ def test_nvswitch_is_server_level():
 def test_openb_totals():
     cluster = build(load("openb"))
     assert (cluster.servers, cluster.gpus, len(cluster.shapes)) == (1213, 6212, 15)
+
+
+def test_spot_totals():
+    cluster = build(load("spot"))
+    assert (cluster.servers, cluster.gpus, len(cluster.shapes)) == (4278, 10412, 10)
 
 
 def test_openb_equals_the_published_nodes(shared_traces: Path):

@@ -144,6 +144,24 @@ SAMPLES = {
     "alibaba-openb": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
     "creation_time,deletion_time,scheduled_time\n"
     "p0,12000,16384,1,1000,,LS,Running,0,1000,10\np1,6500,12288,1,460,T4|A10,BE,Failed,5,105,6\n",
+    "alibaba-spot": "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type\n"
+    "a,1,A10,20,1,1,0,1000,HP\nb,2,H800,8,0.5,4,200,50,Spot\n",
+    "alibaba-dlrm": "instance_sn,role,app_name,cpu_request,gpu_request,memory_request,creation_time,scheduled_time,deletion_time\n"
+    "i0,HN,x,12,1,120.0,,,\ni1,CN,x,64,0,937.5,,,500.0\ni2,HN,y,8,1,120.0,475.00000000000006,480.0,980.0\n",
+    "muri": "job_id,num_gpu,submit_time,duration,model_name,priority\n0,1,0,2868294000,dqn,1\n1,32,10817570000,15225000,gpt2,0\n",
+    "helios": "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    "1,u,v,1,4,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-09 18:51:01,600,0\n"
+    "2,u,v,16,8,2,FAILED,2020-06-09 18:41:01,2020-06-09 18:41:01,,,0\n",
+    "acme": "job_id,user,type,gpu_num,cpu_num,node_num,mem_per_pod_GB,state,submit_time,start_time,end_time,duration\n"
+    "1,u,Eval,1,4,1,10,COMPLETED,2020-06-09 18:41:01+08:00,2020-06-09 18:41:01+08:00,2020-06-09 18:51:01+08:00,600\n",
+    "swf": "; MaxNodes: 2\n; MaxProcs: 4\n 1 0 0 5 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n 2 3 0 7 2 -1 -1 2 10 -1 1 1 1 -1 1 -1 -1 -1\n",
+    "sacct": "JobID|Submit|Start|End|State|AllocTRES|Timelimit|Priority\n"
+    "1|2024-05-01T10:00:00|2024-05-01T10:00:10|2024-05-01T10:10:10|COMPLETED|cpu=16,gres/gpu=2,mem=64G,node=1|1-00:00:00|5\n"
+    "2_1|2024-05-01T10:00:00|2024-05-01T10:00:10|Unknown|RUNNING|cpu=16,gres/gpu=2,mem=64G,node=2|30:00|5\n",
+    "kubectl": '{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": "2026-01-31T12:00:00Z"},\n'
+    '"status": {"phase": "Succeeded", "startTime": "2026-01-31T12:00:00Z", "containerStatuses": [{"state": {"terminated": {\n'
+    '"finishedAt": "2026-01-31T12:01:00Z"}}}]}, "spec": {"priority": 3, "containers": [{"resources": {"requests": {"cpu": "500m",\n'
+    '"memory": "1Gi", "nvidia.com/gpu": "1"}}}]}}]}\n',
     "alibaba-openb-nodes": "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,65536,0,\nn1,96000,393216,8,G2\n",
 }
 
@@ -167,11 +185,19 @@ def test_mutated_files_are_imported_whole_or_refused(name: str, capsys, tmp_path
         "\u00e9",
         "2017-13-01 00:00:00",
         "NULL",
+        "Unknown",
+        "1e300",
+        "-1e9",
+        "2024-05-01T10:00:00",
+        "cpu=1",
+        "{}",
+        "[3]",
     ]
     seen = set()
     for case in range(120):
         rng = np.random.default_rng([len(name), case])
-        lines = [line.split(",") for line in SAMPLES[name].splitlines()]
+        sign = {"swf": " ", "sacct": "|"}.get(name, ",")
+        lines = [line.split(sign) for line in SAMPLES[name].splitlines()]
         for _ in range(rng.integers(1, 3)):
             row = int(rng.integers(len(lines)))
             change = rng.integers(4)
@@ -181,7 +207,7 @@ def test_mutated_files_are_imported_whole_or_refused(name: str, capsys, tmp_path
                 lines[row] = lines[row][: int(rng.integers(len(lines[row]) + 1))]
             else:
                 lines.insert(row, list(lines[row]))
-        data = bytearray("\n".join(",".join(line) for line in lines).encode())
+        data = bytearray("\n".join(sign.join(line) for line in lines).encode())
         if data and rng.random() < 0.3:
             data[rng.integers(len(data))] = rng.integers(256)
         if rng.random() < 0.1:

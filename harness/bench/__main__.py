@@ -8,14 +8,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.bench.commands import commands
-from harness.bench.imports import imports, request_imports
+from harness.bench.imports import imports, large_request_imports, request_imports
+from harness.bench.large import large
 from harness.bench.machine import machine
 from harness.bench.peers import peers
 from harness.bench.replays import fifo, growth, referees
@@ -52,18 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description="Measures speed and memory against the budgets.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look at the table, no verdict on the budgets")
-    parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout, and "
-                        "import 100,000,000 requests")
+    parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout")
+    parser.add_argument("--large", action="store_true", help="only the traces that are streamed: replay of 100 million jobs and import of "
+                        "100 million requests (2 million each with --quick)")
     parser.add_argument("--json", type=Path, default=JSON, metavar="FILE", help=f"where the same goes as JSON (default: {JSON})")
     options = parser.parse_args(arguments)
-    return run(QUICK if options.quick else Sizes(), options.json, options.long)
+    sections = (large, large_request_imports) if options.large else (*SECTIONS, suites if options.long else unmeasured)
+    return run(QUICK if options.quick else Sizes(), options.json, sections)
 
 
-def run(sizes: Sizes, file: Path, long: bool = False) -> int:
-    """Measures with ``sizes``, prints the table and writes ``file``; returns the exit status."""
+def run(sizes: Sizes, file: Path, sections: Sequence[Section]) -> int:
+    """Measures ``sections`` with ``sizes``, prints the table and writes ``file``; returns the exit status."""
     about = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "sizes": vars(sizes)}
-    measured = replace(sizes, request_rows=sizes.long_request_rows) if long else sizes
-    rows = measure(measured, (*SECTIONS, suites if long else unmeasured))
+    rows = measure(sizes, sections)
     print(_heading(about))
     if sizes != Sizes():
         print("smaller sizes than the budgets are for: a look, no verdict")

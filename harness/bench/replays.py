@@ -20,7 +20,7 @@ from harness.cluster.build import Rules, build_state
 from harness.cluster.hooks import load_policy
 from harness.cluster.log import doubled
 from harness.cluster.replay import replay
-from harness.cluster.state import Array, Own, read_only
+from harness.cluster.state import Array, read_only
 from harness.metrics import jobs_table
 from harness.tables import read_trace, write_table
 from harness.topology import Cluster, build, parse
@@ -64,8 +64,7 @@ def timed(trace: pa.Table, cluster: Cluster, policy_name: str = "fifo") -> Timed
     policy = load_policy(policy_name)
     began = time.perf_counter()
     state, _ = build_state(trace, cluster, Rules())
-    own = Own(policy.values.copy(), np.zeros(policy.state), np.zeros((len(state.jobs), policy.job_state)),
-              np.zeros((len(state.servers), policy.server_state)))
+    own = policy.own(state)
     queue, pending, log, where = engine.fresh(state)
     view, outcome, run_s, cpu_s = read_only(state), engine.FULL, 0.0, 0.0
     rest: tuple[Any, ...] = (*policy.hooks, np.array(policy.defined), policy.period_s, 2**62)

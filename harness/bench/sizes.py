@@ -13,7 +13,8 @@ class Sizes:
     - ``preemptors``: online arrivals of paper_mix on ``mix_servers``; ``wide_preemptors`` on ``wide_servers``, and the
       first ``compared_preemptors`` of those under exhaustive search too.
     - ``peer_jobs``: jobs of T1 that the peers are given.
-    - ``import_rows``: jobs of the traces that are imported; ``request_rows``: requests, ``long_request_rows`` of them with --long.
+    - ``import_rows``: jobs of the traces that are imported; ``request_rows``: requests.
+    - ``large_jobs``, ``large_servers``: of the trace that is streamed; ``large_requests``: of the one that is imported.
     - ``repeats``: measurements of which the best, or for growth the median, is taken.
     """
 
@@ -29,12 +30,14 @@ class Sizes:
     peer_jobs: int = 10_000
     import_rows: int = 10_000_000
     request_rows: int = 10_000_000
-    long_request_rows: int = 100_000_000
+    large_jobs: int = 100_000_000
+    large_servers: int = 10_000
+    large_requests: int = 100_000_000
     repeats: int = 3
 
 
 QUICK = Sizes(jobs=100_000, command_jobs=20_000, preemptors=200, wide_servers=1_000, wide_preemptors=100, import_rows=300_000,
-              request_rows=300_000, repeats=2)
+              request_rows=300_000, large_jobs=2_000_000, large_requests=2_000_000, repeats=2)
 TINY = Sizes(jobs=200, servers=10, referees=("T1",), command_jobs=100, mix_servers=4, preemptors=20, wide_servers=8,
-             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, import_rows=2_000, request_rows=2_000,
-             long_request_rows=4_000, repeats=1)
+             wide_preemptors=6, compared_preemptors=3, peer_jobs=100, import_rows=2_000, request_rows=2_000, large_jobs=300,
+             large_servers=8, large_requests=2_000, repeats=1)

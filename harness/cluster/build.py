@@ -83,45 +83,59 @@ class Rules:
 
 def build_state(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array]:
     """Fresh state, writable, and the row of the trace behind each job index (stable order of submit_time)."""
-    view, order = _unjudged(trace, cluster, rules)
-    for c in range(len(view.classes)):
-        view.classes.possible[c] = _possible(view, c)
-    return view, order
-
-
-def _unjudged(trace: pa.Table, cluster: Cluster, rules: Rules) -> tuple[View, Array]:
-    """The state without a word on what is possible."""
     submit = _numbers(trace, "submit_time")
     order = np.arange(len(submit))
     if (submit[1:] < submit[:-1]).any():
         order = np.argsort(submit, kind="stable")
         trace = trace.take(pa.array(order))
+    requests = Requests()
+    klass = requests.number(trace)
+    view = _unjudged(requests, cluster, rules)
+    jobs = fresh_jobs(trace, klass, view.classes, {})
+    return _judged(with_room(view, jobs, fresh_instances(jobs))), order
+
+
+def build_empty(requests: "Requests", cluster: Cluster, rules: Rules, slots: int) -> View:
+    """The state before any job is known, for jobs of these classes, with room for ``slots`` of them and of their instances."""
+    jobs = no_jobs(slots)
+    return _judged(with_room(_unjudged(requests, cluster, rules), jobs, no_instances(slots)))
+
+
+def _judged(view: View) -> View:
+    for c in range(len(view.classes)):
+        view.classes.possible[c] = _possible(view, c)
+    return view
+
+
+def with_room(view: View, jobs: Table, instances: Table) -> View:
+    """The state with these jobs and instances."""
+    return view._replace(jobs=jobs, instances=instances, instance_cores=np.zeros((len(instances), view.cores.shape[1]), np.int64))
+
+
+def _unjudged(requests: "Requests", cluster: Cluster, rules: Rules) -> View:
+    """The state without jobs, and without a word on what is possible."""
     shapes, domain, largest, gpu_numa, shape_cores = _shapes(cluster)
-    classes, klass, words = _classes(trace)
+    classes = requests.classes()
     priorities = np.unique(classes.priority[classes.preemptible == 1]) if classes.preemptible.any() else np.zeros(1, np.int64)
     classes.rank = np.searchsorted(priorities, classes.priority)
     ranks = records(len(priorities), RANK)
     ranks.priority = priorities
     evictable: Any = classes[classes.preemptible == 1]
     np.maximum.at(ranks["most_gpus"], evictable.rank, np.minimum(evictable.instances * evictable.gpus, gpu_numa.shape[1]))
-    jobs = _jobs(trace, klass, classes)
     servers, bucket, bucket_size = _servers(cluster, shapes, shape_cores, gpu_numa.shape[1])
-    instances = records(int(jobs.end_instance[-1]) if len(jobs) else 0, INSTANCE_STATE)
-    instances.job = np.repeat(np.arange(len(jobs)), jobs.end_instance - jobs.first_instance)
-    instances.server = instances.ran_on = instances.next = instances.prev = -1
     held = records((len(servers), len(ranks)), EVICTABLE)
     held.newest = -np.inf
     view = View(
         np.array([0.0, rules.horizon_s, rules.grace_s, rules.min_runtime_s, 60.0]),
         np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning)]),
         rules.speeds(), shapes, domain, largest, gpu_numa, shape_cores, classes,
-        records((len(classes), len(shapes)), ON_SHAPE), ranks, jobs, servers,
-        np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size, instances,
-        np.zeros((len(instances), shape_cores.shape[1]), np.int64),
+        records((len(classes), len(shapes)), ON_SHAPE), ranks, no_jobs(0), servers, np.zeros(len(servers), np.int64),
+        np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size,
+        no_instances(0), np.zeros((0, shape_cores.shape[1]), np.int64),
     )
-    for c in range(len(classes)):
-        _judge_class(view, cluster, words, c)
-    return view, order
+    for c, row in enumerate(requests.rows):
+        _judge_class(view, cluster, dict(zip(CLASS_COLUMNS, row, strict=True)), c)
+    return view
 
 
 def smallest_state() -> View:
@@ -131,7 +145,9 @@ def smallest_state() -> View:
     row = {c.name: c.default for c in schema.JOBS} | {
         "job_id": "0", "submit_time": 0.0, "duration": 1.0, "duration_estimate_s": 1.0, "gpus": 1}
     trace = pa.Table.from_pylist([row], schema=schema.arrow_schema(schema.JOBS))
-    return _unjudged(trace, Cluster("smallest", (shape,), zero, zero, zero), Rules())[0]
+    requests = Requests()
+    requests.number(trace)
+    return with_room(_unjudged(requests, Cluster("smallest", (shape,), zero, zero, zero), Rules()), no_jobs(1), no_instances(1))
 
 
 def records(shape: int | tuple[int, int], dtype: np.dtype) -> Table:
@@ -181,37 +197,48 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
 """Jobs that agree in all of these share a class."""
 
 
-def _classes(trace: pa.Table) -> tuple[Table, Array, dict[str, list]]:
-    """The classes, the class of each job, and the rows of the trace's columns that stand for the classes."""
-    klass = np.zeros(trace.num_rows, np.int64)
-    for name in CLASS_COLUMNS:
-        codes, values = _codes(trace.column(name))
-        if len(values) > 1:
-            klass = _codes(pa.array(klass * len(values) + codes))[0]
-    first = np.full(klass.max(initial=-1) + 1, -1)
-    first[klass[::-1]] = np.arange(len(klass))[::-1]
-    words = trace.select(CLASS_COLUMNS).take(pa.array(first)).to_pydict()
-    classes = records(len(first), CLASS)
-    for column, name in (("instances", "instances"), ("gpus", "gpus"), ("milli", "gpu_milli"), ("memory", "memory_mib"),
-                        ("priority", "priority"), ("preemptible", "preemptible")):
-        classes[column] = words[name]
-    classes.affinity = _positions(words["affinity"], schema.AFFINITIES)
-    cpu = np.ceil(np.round(np.array(words["cpus"], float) * MILLI, 6)).astype(np.int64)
-    classes.cores = np.where(classes.affinity > 0, -(-cpu // MILLI), 0)
-    classes.cpu = np.where(classes.affinity > 0, classes.cores * MILLI, cpu)
-    mode = _positions(words["network_mode"], schema.NETWORK_MODES)
-    domain = _positions(words["network_domain"], schema.NETWORK_DOMAINS)
-    classes.network = np.where((mode > 0) & (classes.instances > 1), domain, ANYWHERE)
-    classes.required = mode == schema.NETWORK_MODES.index("required")
-    return classes, klass, words
+class Requests:
+    """The classes of a trace in order of first appearance, as rows of CLASS_COLUMNS; the trace may come in pieces."""
+
+    def __init__(self):
+        self.rows: dict[tuple, int] = {}
+
+    def number(self, trace: pa.Table) -> Array:
+        """The class of each job (J,); those not met before are added."""
+        klass = np.zeros(trace.num_rows, np.int64)
+        for name in CLASS_COLUMNS:
+            codes, values = _codes(trace.column(name))
+            if len(values) > 1:
+                klass = _codes(pa.array(klass * len(values) + codes))[0]
+        first = np.full(klass.max(initial=-1) + 1, -1)
+        first[klass[::-1]] = np.arange(len(klass))[::-1]
+        found = trace.select(CLASS_COLUMNS).take(pa.array(first)).to_pydict()
+        return np.array([self.rows.setdefault(row, len(self.rows)) for row in zip(*found.values(), strict=True)], np.int64)[klass]
+
+    def classes(self) -> Table:
+        """Their table (C,), but for what the cluster decides."""
+        words = dict(zip(CLASS_COLUMNS, zip(*self.rows, strict=True) if self.rows else [()] * len(CLASS_COLUMNS), strict=True))
+        classes = records(len(self.rows), CLASS)
+        for column, name in (("instances", "instances"), ("gpus", "gpus"), ("milli", "gpu_milli"), ("memory", "memory_mib"),
+                            ("priority", "priority"), ("preemptible", "preemptible")):
+            classes[column] = words[name]
+        classes.affinity = _positions(words["affinity"], schema.AFFINITIES)
+        cpu = np.ceil(np.round(np.array(words["cpus"], float) * MILLI, 6)).astype(np.int64)
+        classes.cores = np.where(classes.affinity > 0, -(-cpu // MILLI), 0)
+        classes.cpu = np.where(classes.affinity > 0, classes.cores * MILLI, cpu)
+        mode = _positions(words["network_mode"], schema.NETWORK_MODES)
+        domain = _positions(words["network_domain"], schema.NETWORK_DOMAINS)
+        classes.network = np.where((mode > 0) & (classes.instances > 1), domain, ANYWHERE)
+        classes.required = mode == schema.NETWORK_MODES.index("required")
+        return classes
 
 
-def _judge_class(view: View, cluster: Cluster, words: dict[str, list], c: int) -> None:
+def _judge_class(view: View, cluster: Cluster, asks: dict[str, Any], c: int) -> None:
     """What class ``c`` can have on each shape."""
-    models = words["gpu_model"][c]
+    models = asks["gpu_model"]
     for k, shape in enumerate(cluster.shapes):
         view.on_shape.allowed[c, k] = models is None or shape.gpu_model in models.split("|")
-        view.on_shape.accepts[c, k] = _accepted_level(view, shape, c, k, words["affinity_domain"][c])
+        view.on_shape.accepts[c, k] = _accepted_level(view, shape, c, k, asks["affinity_domain"])
         view.on_shape.can_hit[c, k] = _smallest_level(view, c, k) < SERVER
 
 
@@ -234,22 +261,48 @@ def _smallest_level(view: View, c: int, k: int) -> int:
     return SERVER
 
 
-def _jobs(trace: pa.Table, klass: Array, classes: Table) -> Table:
+def no_jobs(slots: int) -> Table:
+    """Jobs of which nothing is known yet (``slots``,): they never arrive."""
     fresh = records(1, JOB)
     fresh.status, fresh.speed, fresh.level, fresh.due = UNSUBMITTED, 1.0, UNPINNED, np.inf
+    fresh.submit = np.inf
     fresh.first_start = fresh.start = fresh.finish = np.nan
     fresh.evicted_at = fresh.retry_at = -np.inf
-    jobs: Any = np.repeat(fresh, trace.num_rows)
+    jobs: Any = np.repeat(fresh, slots)
+    return jobs
+
+
+def no_instances(slots: int) -> Table:
+    """Instances that were never placed (``slots``,)."""
+    instances = records(slots, INSTANCE_STATE)
+    instances.server = instances.ran_on = instances.next = instances.prev = -1
+    return instances
+
+
+def fresh_jobs(trace: pa.Table, klass: Array, classes: Table, tenants: dict[str | None, int]) -> Table:
+    """The jobs (J,) of a trace, or of a piece of it; ``tenants`` are numbered in order of first appearance, and new ones added.
+
+    Instances are numbered from 0.
+    """
+    jobs = no_jobs(trace.num_rows)
     jobs.klass = klass
     kind, kinds = _codes(trace.column("kind"))
     jobs.kind = _positions(kinds, schema.KINDS)[kind]
-    jobs.tenant = _codes(trace.column("tenant"))[0]
+    tenant, names = _codes(trace.column("tenant"))
+    jobs.tenant = np.array([tenants.setdefault(name, len(tenants)) for name in names], np.int64)[tenant]
     jobs.submit, jobs.duration = _numbers(trace, "submit_time"), _numbers(trace, "duration")
     jobs.estimate, jobs.end = _numbers(trace, "duration_estimate_s"), _numbers(trace, "end_time", np.inf)
     jobs.checkpoint, jobs.restart_cost = _numbers(trace, "checkpoint_interval_s"), _numbers(trace, "restart_cost_s")
     jobs.end_instance = np.cumsum(classes.instances[klass])
     jobs.first_instance = jobs.end_instance - classes.instances[klass]
     return jobs
+
+
+def fresh_instances(jobs: Table) -> Table:
+    """The instances (I,) of these jobs, numbered from 0."""
+    instances = no_instances(int(jobs.end_instance[-1]) if len(jobs) else 0)
+    instances.job = np.repeat(np.arange(len(jobs)), jobs.end_instance - jobs.first_instance)
+    return instances
 
 
 def _servers(cluster: Cluster, shapes: Table, shape_cores: Array, n_gpus: int) -> tuple[Table, Array, Array]:

@@ -102,12 +102,14 @@ class Pending(NamedTuple):
     gpu: Array  # i8 (2, G) scratch: thousandths that victims and claim hold on a server
     cores: Array  # i8 (2, N) likewise
     found: Array  # i8 (FIRST_VICTIM + J,) what the policy's victim search found
-    cost: Array  # i8 (3,) columns COST_TRIED .. of the decision that is being made
+    cost: Array  # i8 (4,) columns COST_TRIED .. of the decision that is being made
     timespec: Array  # i8 (2,) for the wall clock
     fault: Array  # i8 (5,) columns FAULT ..; then how often a server had too many evictable jobs to consider
 
 
-COST_TRIED, COST_SCANNED, WALL_NS = 0, 1, 2
+COST_TRIED, COST_SCANNED, WALL_NS, RESUMED = 0, 1, 2, 3
+"""Columns of Pending.cost. RESUMED: the log was full at the end of the last attempt, whose cost stands for the same attempt made again."""
+
 FAULT, FAULT_JOB, FAULT_SERVER, FAULT_VICTIM, CAPPED = 0, 1, 2, 3, 4
 SOUND, BAD_SERVER, DOES_NOT_FIT, NOT_EVICTABLE, EVICTED_TWICE, NOT_ENOUGH, BAD_COUNT = 0, 1, 2, 3, 4, 5, 6
 FAULTS = {
@@ -130,7 +132,7 @@ def new_pending(view: View) -> Pending:
     return Pending(
         claim, hold, np.zeros((instances, gpus), np.int64), np.zeros((instances, nodes), np.int64), np.array([-1, 0]),
         np.zeros((2 + view.servers.rack[-1], 3), np.int64), np.zeros(servers, np.int64), np.zeros((2, gpus), np.int64),
-        np.zeros((2, nodes), np.int64), np.zeros(jobs + FIRST_VICTIM, np.int64), np.zeros(3, np.int64), np.zeros(2, np.int64),
+        np.zeros((2, nodes), np.int64), np.zeros(jobs + FIRST_VICTIM, np.int64), np.zeros(4, np.int64), np.zeros(2, np.int64),
         np.zeros(5, np.int64),
     )
 
@@ -141,7 +143,8 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, preempts
     c = state.jobs.klass[job]
     has_prey = preempts and state.classes.rank[c] > 0
     may_evict = has_prey and state.clock[NOW] >= state.jobs.retry_at[job]
-    fill(pending.cost, 0)
+    if not pending.cost[RESUMED]:
+        fill(pending.cost, 0)
     n_domains = 0 if state.classes.network[c] == ANYWHERE else network_domains(state, pending, state.classes.network[c])
     held_back = False
     for turn in range(2):
@@ -158,6 +161,7 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, preempts
             enter_scope(state, pending, scope)
             outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims)
             if outcome != FAILED:
+                pending.cost[RESUMED] = outcome == NO_ROOM
                 return outcome
     return HELD_BACK if held_back or (has_prey and not may_evict) else FAILED
 
@@ -246,10 +250,11 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
         for column in range(FIRST_VICTIM):
             pending.found[column] = 0
         n = victims(view, own, job, pending.found)
-        pending.cost[WALL_NS] += wall_ns(pending.timespec) - before
-        pending.cost[COST_TRIED] += pending.found[SETS_TRIED]
-        pending.cost[COST_SCANNED] += pending.found[SERVERS_SCANNED]
-        pending.fault[CAPPED] += pending.found[SERVERS_CAPPED]
+        if not pending.cost[RESUMED]:
+            pending.cost[WALL_NS] += wall_ns(pending.timespec) - before
+            pending.cost[COST_TRIED] += pending.found[SETS_TRIED]
+            pending.cost[COST_SCANNED] += pending.found[SERVERS_SCANNED]
+            pending.fault[CAPPED] += pending.found[SERVERS_CAPPED]
         if n <= 0:
             undo(state, pending, first, i, evicted)
             return FAILED
@@ -512,6 +517,7 @@ def hold_for_victims(state, pending, job, claiming):
 @kernel
 def apply_hold(state, pending, h, sign):
     servers, s = state.servers, pending.hold.server[h]
+    state.version[s] += 1
     for g in range(pending.hold_gpu.shape[1]):
         if pending.hold_gpu[h, g]:
             change_share(state, s, g, sign * pending.hold_gpu[h, g])

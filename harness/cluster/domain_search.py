@@ -25,8 +25,10 @@ from harness.cluster.preempt import (
     all_evicted_fits,
     assigned_level,
     better,
+    evictable,
     gather,
     keep_if_better,
+    name_victims,
     new_candidates,
     new_search,
     price,
@@ -37,8 +39,8 @@ from harness.cluster.preempt import (
     victims_found,
     worth_a_look,
 )
-from harness.cluster.state import MAX_EVICTABLE, NUMA, NVLINK, SCOPE_FROM, SCOPE_TO, SERVER, SOCKET, Array, Table, table
-from harness.jit import allocating, copy, inlined, kernel, lowest, popcount, records
+from harness.cluster.state import MAX_EVICTABLE, NOW, NUMA, NVLINK, RUNNING, SCOPE_FROM, SCOPE_TO, SERVER, SOCKET, Array, Table, table
+from harness.jit import allocating, copy, fill, inlined, kernel, lowest, popcount, records, total
 from harness.schema import MILLI
 
 SLACK = 1.0 - 1e-9
@@ -74,35 +76,149 @@ def new_walk(m):
     return Walk(records(m + 1, STEP), np.zeros((m + 1, 6)), np.zeros(6))
 
 
+SEEN, AT, EXACT, RANK, CHOSEN, BLOCK_SEEN, BLOCK_FROM, BLOCK_TO, BLOCK_AT, BLOCK_BEST, KEPT = 0, 1, 2, 3, 9, 10, 11, 12, 13, 14, 15
+"""Columns of what is kept of a server for a class: 1 + the version of the server that it holds for; the only instant at which it holds, -1:
+it holds at any; 1 if it is the best set there and 0 if it is a bound on it; its rank; its mask of candidates. In the row of the first
+server of a block, for those of its servers that were in scope: 1 + the sum of their versions, which they were, the only instant or -1,
+and the server that ranks first, -1: none. KEPT columns in all."""
+
+BLOCK = 64
+
+
 @allocating
-def search_domain_first(view, job, found, alpha, by_assigned, by_cost):
-    """The same winner as ``search_all_sets`` under the same ranking; ``by_cost`` puts the work lost before the tie rules."""
+def search_domain_first(view, own, job, found, alpha, by_assigned, by_cost):
+    """The same winner as ``search_all_sets`` under the same ranking; ``by_cost`` puts the work lost before the tie rules.
+
+    ``own.class_server`` (C, S, KEPT) keeps the best set of each server for the class of ``job``, or a bound on it, until the server
+    changes. The server that ranks first is searched, if it has but a bound, until the first has a set.
+    """
     c = view.jobs.klass[job]
+    kept = own.class_server[c]
+    search, candidates, walk = new_search(view), new_candidates(view, view.count[MAX_EVICTABLE]), new_walk(view.count[MAX_EVICTABLE])
+    s = first_server(view, search.rank, kept, c, alpha, by_assigned)
+    while s >= 0 and kept[s, EXACT] == 0.0:
+        candidates = search_server(view, search, candidates, walk, kept, s, c, alpha, by_assigned, by_cost, found)
+        s = first_server(view, search.rank, kept, c, alpha, by_assigned)
+    if s < 0:
+        return 0
+    search.winner[0], search.winner[1] = s, np.int64(kept[s, CHOSEN])
+    copy(search.best, kept[s, RANK:CHOSEN])
+    smallest_indices(view, search, candidates, job, alpha, by_assigned, by_cost, found)
+    return victims_found(search)
+
+
+@kernel
+def first_server(view, rank, kept, c, alpha, by_assigned):
+    """The server in scope whose set, or bound on it, ranks first, or -1."""
+    best, low, end = -1, view.count[SCOPE_FROM], view.count[SCOPE_TO]
+    while low < end:
+        high = min(low - low % BLOCK + BLOCK, end)
+        s = first_of_block(view, rank, kept, low, high, c, alpha, by_assigned)
+        if s >= 0 and comes_before(kept, s, best):
+            best = s
+        low = high
+    return best
+
+
+@inlined
+def first_of_block(view, rank, kept, low, high, c, alpha, by_assigned):
+    """The same for servers ``low`` to ``high``; looks at them one by one only if one has changed."""
+    now, versions, block = view.clock[NOW], total(view.version[low:high]), kept[low - low % BLOCK]
+    if (block[BLOCK_SEEN] != versions + 1 or block[BLOCK_FROM] != low or block[BLOCK_TO] != high
+            or (block[BLOCK_AT] >= 0.0 and block[BLOCK_AT] != now)):
+        best, at = -1, -1.0
+        for s in range(low, high):
+            if kept[s, SEEN] != view.version[s] + 1 or (kept[s, AT] >= 0.0 and kept[s, AT] != now):
+                bound_server(view, rank, s, c, alpha, by_assigned)
+                copy(kept[s, RANK:CHOSEN], rank)
+                kept[s, SEEN], kept[s, AT], kept[s, EXACT] = view.version[s] + 1, -1.0, 0.0
+            at = max(at, kept[s, AT])
+            if comes_before(kept, s, best):
+                best = s
+        block[BLOCK_SEEN], block[BLOCK_FROM], block[BLOCK_TO], block[BLOCK_AT], block[BLOCK_BEST] = versions + 1, low, high, at, best
+    return np.int64(block[BLOCK_BEST])
+
+
+@inlined
+def comes_before(kept, s, best):
+    """Whether what is kept of server ``s`` ranks before that of server ``best`` (-1: none). Ties: lowest index."""
+    if best < 0:
+        return kept[s, RANK] < np.inf
+    for column in range(RANK, CHOSEN):
+        if kept[s, column] != kept[best, column]:
+            return kept[s, column] < kept[best, column]
+    return s < best
+
+
+@inlined
+def bound_server(view, rank, s, c, alpha, by_assigned):
+    """The best rank that a set on server ``s`` could have, by its aggregates alone; infinite when there is none."""
+    fill(rank, np.inf)
+    if not worth_a_look(view, s, c):
+        return
+    lowest_rank, newest, most = -1, -np.inf, 1
+    for r in range(view.classes.rank[c]):
+        if view.evictable.newest[s, r] > -np.inf:
+            if lowest_rank < 0:
+                lowest_rank = r
+            newest = max(newest, view.evictable.newest[s, r])
+            most = max(most, view.ranks.most_gpus[r])
+    if lowest_rank < 0:
+        return
+    priority = view.ranks.priority[lowest_rank]
+    lacking = view.classes.gpus[c] - popcount(view.servers.free[s]) if view.classes.milli[c] == MILLI else 1
+    n = max(1, (lacking + most - 1) // most)
+    rank[COST], rank[HIGHEST], rank[SUM], rank[COUNT], rank[START] = 0.0, priority, n * (priority + PRIORITY_STEP), n, -newest
+    rank[SCORE] = -score(top_tier(view, view.servers.free[s], view.servers.shape_id[s], c, by_assigned), rank[SUM], alpha)
+
+
+@allocating
+def search_server(view, search, candidates, walk, kept, s, c, alpha, by_assigned, by_cost, found):
+    """Finds the best set of server ``s`` and keeps it. Returns the candidates, which may have grown."""
     limit = view.count[MAX_EVICTABLE]
-    search, candidates, walk = new_search(view), new_candidates(view, limit), new_walk(limit)
-    for s in range(view.count[SCOPE_FROM], view.count[SCOPE_TO]):
-        if not worth_a_look(view, s, c) or not may_beat(view, search, walk.bound, s, c, alpha, by_assigned, by_cost):
-            continue
-        candidates, n = gather(view, search, candidates, s, c, limit, found)
-        if n == 0 or not all_evicted_fits(view, search, candidates, n, s, c, True):
-            continue
+    fill(search.best, np.inf)
+    search.winner[0], search.winner[1] = -1, 0
+    candidates, n = gather(view, search, candidates, s, c, limit, found)
+    if n and all_evicted_fits(view, search, candidates, n, s, c, True):
         found[SERVERS_SCANNED] += 1
         if by_cost:
             price(view, candidates, n)
-        k = view.servers.shape_id[s]
-        most = top_tier(view, search.room.amount[FREE], k, c, by_assigned)
-        for d in range(view.shapes.domains[k]):
-            if not searched(view, k, d, by_assigned):
-                continue
-            t = most if by_assigned else tier(view.domain.level[k, d])
-            if t > most:
-                continue
-            if alpha == 0.0 and -t > search.best[SCORE]:
-                break
-            walk_domain(view, search, candidates, walk, n, s, c, d, t, alpha, by_assigned, found)
-    if search.winner[0] >= 0:
-        smallest_indices(view, search, candidates, job, alpha, by_assigned, by_cost, found)
-    return victims_found(search)
+        walk_server(view, search, candidates, walk, n, s, c, alpha, by_assigned, found)
+    copy(kept[s, RANK:CHOSEN], search.best)
+    kept[s, CHOSEN], kept[s, EXACT] = search.winner[1], 1.0
+    kept[s, AT] = -1.0 if not by_cost and lasts(view, s, c) else view.clock[NOW]
+    kept[s - s % BLOCK, BLOCK_SEEN] = 0.0
+    return candidates
+
+
+@kernel
+def lasts(view, s, c):
+    """Whether the same jobs of server ``s`` may be evicted at any later instant, as long as nothing changes there."""
+    i = view.servers.first[s]
+    while i >= 0:
+        job = view.instances.job[i]
+        d = view.jobs.klass[job]
+        if view.jobs.status[job] == RUNNING and view.classes.preemptible[d] and not evictable(view, job, c):
+            if view.classes.priority[d] < view.classes.priority[c]:
+                return False
+        i = view.instances.next[i]
+    return True
+
+
+@kernel
+def walk_server(view, search, candidates, walk, n, s, c, alpha, by_assigned, found):
+    """Walks the domains of server ``s``, smallest first."""
+    k = view.servers.shape_id[s]
+    most = top_tier(view, search.room.amount[FREE], k, c, by_assigned)
+    for d in range(view.shapes.domains[k]):
+        if not searched(view, k, d, by_assigned):
+            continue
+        t = most if by_assigned else tier(view.domain.level[k, d])
+        if t > most:
+            continue
+        if alpha == 0.0 and -t > search.best[SCORE]:
+            break
+        walk_domain(view, search, candidates, walk, n, s, c, d, t, alpha, by_assigned, found)
 
 
 @inlined
@@ -120,28 +236,6 @@ def top_tier(view, free, k, c, by_assigned):
     if lacking <= view.largest[k, NUMA]:
         return 15.0
     return 12.0 if lacking <= view.largest[k, SOCKET] else 7.0
-
-
-@inlined
-def may_beat(view, search, bound, s, c, alpha, by_assigned, by_cost):
-    """Whether, by the aggregates of server ``s`` alone, a set there could rank before the best so far."""
-    if search.winner[0] < 0:
-        return True
-    lowest_rank, newest, most = -1, -np.inf, 1
-    for rank in range(view.classes.rank[c]):
-        if view.evictable.newest[s, rank] > -np.inf:
-            if lowest_rank < 0:
-                lowest_rank = rank
-            newest = max(newest, view.evictable.newest[s, rank])
-            most = max(most, view.ranks.most_gpus[rank])
-    if lowest_rank < 0:
-        return False
-    priority = view.ranks.priority[lowest_rank]
-    lacking = view.classes.gpus[c] - popcount(view.servers.free[s]) if view.classes.milli[c] == MILLI else 1
-    n = max(1, (lacking + most - 1) // most)
-    bound[COST], bound[HIGHEST], bound[SUM], bound[COUNT], bound[START] = 0.0, priority, n * (priority + PRIORITY_STEP), n, -newest
-    bound[SCORE] = -score(top_tier(view, view.servers.free[s], view.servers.shape_id[s], c, by_assigned), bound[SUM], alpha)
-    return better(bound, search.best)
 
 
 @inlined
@@ -262,6 +356,7 @@ def smallest_indices(view, search, candidates, job, alpha, by_assigned, by_cost,
     c, s = view.jobs.klass[job], search.winner[0]
     k = view.servers.shape_id[s]
     candidates, n = gather(view, search, candidates, s, c, view.count[MAX_EVICTABLE], found)
+    name_victims(search, candidates, found)
     if by_cost:
         price(view, candidates, n)
     size = int(search.best[COUNT])

@@ -38,7 +38,7 @@ from harness.cluster.state import (
     RUNNING,
     WAITING,
     Array,
-    Own,
+    new_own,
     read_only,
 )
 from harness.jit import JIT, inlined, njit
@@ -50,22 +50,24 @@ IDLE_TICKS_S = 86400.0
 class Progress(NamedTuple):
     """Where the loop stands, so that it can be left and entered again."""
 
-    tally: Array  # i8 (5,) columns ARRIVED ..
+    tally: Array  # i8 (7,) columns ARRIVED ..
     last: Array  # f8 (2,) instant of the last event and of the last sign of life, s
 
 
-ARRIVED, EVENTS, TICKS, UNPARKED_AT, IN_PASS = 0, 1, 2, 3, 4
+ARRIVED, EVENTS, TICKS, UNPARKED_AT, IN_PASS, KNOWN, MORE = 0, 1, 2, 3, 4, 5, 6
 """Columns of Progress.tally: jobs that have arrived, events and ticks so far, the value of VERSION when parked classes last came back,
-and whether the loop was left in the middle of a pass (2: after something had changed in it)."""
+whether the loop was left in the middle of a pass (2: after something had changed in it), jobs whose arrival is known, and whether
+there are more, which all arrive later than these."""
 
 LAST_EVENT, LAST_LIFE = 0, 1
 
-DONE, PAUSED, BROKEN, FULL = 0, 1, 2, 3
-"""Why the loop was left: nothing is left to happen, enough events for now, an invalid intention, or a log that must grow first."""
+DONE, PAUSED, BROKEN, FULL, STARVED = 0, 1, 2, 3, 4
+"""Why the loop was left: nothing is left to happen, enough events for now, an invalid intention, a log that must grow first, or all
+known jobs have arrived and there are more."""
 
 
-def new_progress() -> Progress:
-    return Progress(np.array([0, 0, 0, -1, 0]), np.zeros(2))
+def new_progress(jobs: int) -> Progress:
+    return Progress(np.array([0, 0, 0, -1, 0, jobs, 0]), np.zeros(2))
 
 
 @inlined
@@ -82,11 +84,13 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
     events. The loop can be entered again where it was left.
     """
     jobs, classes, clock, tally = state.jobs, state.classes, state.clock, progress.tally
-    n_jobs = len(jobs)
+    n_jobs, more = tally[KNOWN], tally[MORE]
     has_key, has_admit, preempts, has_blocked = defined[0], defined[1], defined[3], defined[4]
     while True:
         if not tally[IN_PASS]:
             # 1. The next instant
+            if more and tally[ARRIVED] == n_jobs:
+                return STARVED
             while queue.mark[CALENDAR] and stale(queue, jobs, 0):
                 pop_event(queue)
             arrival = jobs.submit[tally[ARRIVED]] if tally[ARRIVED] < n_jobs else np.inf
@@ -143,8 +147,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                     if jobs.status[queue.node.held[i]] == WAITING:
                         join_queue(view, own, queue, key, has_key, queue.node.held[i])
                 queue.mark[HELD] = 0
-                queue.mark[VERSION] += preempts  # what started or came out of protection may be evicted now
-                if has_blocked or queue.mark[VERSION] != tally[UNPARKED_AT]:
+                if has_blocked or preempts or queue.mark[VERSION] != tally[UNPARKED_AT]:
                     tally[UNPARKED_AT] = queue.mark[VERSION]
                     unpark_all(queue)
             tally[IN_PASS] = 0
@@ -159,7 +162,9 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                     continue
 
                 # 3b. Jobs of its class are known to fail, or the policy holds it back
-                failed = queue.line.failed[c] == queue.mark[VERSION]
+                # (with each pass, what has started or come out of protection may be evicted for those of higher priority)
+                version = queue.mark[VERSION] + (state.count[PASS] if preempts and classes.rank[c] else 0)
+                failed = queue.line.failed[c] == version
                 if not failed:
                     if has_admit and not admit(view, own, job):
                         remove_head(queue, c)
@@ -183,7 +188,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
                 # 3d. It stays: its class waits until something is freed, and the policy may end the pass
                 if failed:
-                    queue.line.failed[c] = queue.mark[VERSION]
+                    queue.line.failed[c] = version
                     park(queue, c)
                     if has_blocked and blocked(view, own, job):
                         break
@@ -194,8 +199,8 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
 def _signature():
     state = smallest_state()
-    own = Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)))
-    pieces = [state, read_only(state), own, new_queue(1, 1), new_pending(state), new_log(), new_progress()]
+    own = new_own(np.zeros(1), 1, 1, 1, 1, state)
+    pieces = [state, read_only(state), own, new_queue(1, 1), new_pending(state), new_log(), new_progress(1)]
     hooks = [types.FunctionType(signatures()[hook]) for hook in HOOKS]
     defined = types.Array(types.boolean, 1, "C")
     return types.int64(*map(typeof, pieces), *hooks, defined, types.float64, types.int64)
@@ -206,4 +211,4 @@ run: Any = njit(_signature(), cache=True, error_model="numpy", nogil=True, _nrt=
 
 def fresh(state):
     """Queue, pending decisions, log and progress for a fresh replay of ``state``."""
-    return new_queue(len(state.jobs), len(state.classes)), new_pending(state), new_log(), new_progress()
+    return new_queue(len(state.jobs), len(state.classes)), new_pending(state), new_log(), new_progress(len(state.jobs))

@@ -11,7 +11,7 @@ A policy is one Python file that defines any of the functions below; what it lea
 ``tick(view, own) -> None``: called every PERIOD_S seconds.
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
-``STATE``, ``JOB_STATE`` and ``SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``.
+``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``.
 """
 
 import importlib
@@ -29,7 +29,7 @@ from numba import typeof, types
 
 from harness.cluster.build import smallest_state
 from harness.cluster.fit import best_fit
-from harness.cluster.state import GO_ON, Own, read_only
+from harness.cluster.state import GO_ON, Own, View, new_own, read_only
 from harness.errors import BadInput
 from harness.jit import JIT, njit
 
@@ -78,18 +78,23 @@ class Policy:
     state: int
     job_state: int
     server_state: int
+    class_server: int
     period_s: float
     file: Path
 
     def param(self, name: str, missing: float) -> float:
         return float(self.values[self.params.index(name)]) if name in self.params else missing
 
+    def own(self, view: View) -> Own:
+        """Its parameters, and fresh scratch arrays for a replay of ``view``."""
+        return new_own(self.values, self.state, self.job_state, self.server_state, self.class_server, view)
+
 
 @cache
 def signatures() -> dict[str, Any]:
     """Numba signature of each hook."""
-    view = typeof(read_only(smallest_state()))
-    own = typeof(Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1))))
+    smallest = read_only(smallest_state())
+    view, own = typeof(smallest), typeof(new_own(np.zeros(1), 1, 1, 1, 1, smallest))
     f8, i8, b1 = types.float64, types.int64, types.boolean
     found = types.Array(types.int64, 1, "C")
     return {
@@ -130,7 +135,7 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     return Policy(
         name, hooks, defined, tuple(declared), _param_values(declared, params or {}, source),
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
-        float(getattr(module, "PERIOD_S", np.inf)), path.resolve(),
+        getattr(module, "CLASS_SERVER_STATE", 0), float(getattr(module, "PERIOD_S", np.inf)), path.resolve(),
     )
 
 

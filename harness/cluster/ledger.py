@@ -75,6 +75,7 @@ def hold(state, i, sign):
     servers, instances, classes = state.servers, state.instances, state.classes
     c, s = state.jobs.klass[instances.job[i]], instances.server[i]
     gpus = instances.gpus[i]
+    state.version[s] += 1
     if classes.milli[c] < MILLI:
         change_share(state, s, lowest(gpus), sign * classes.milli[c])
     elif gpus:
@@ -123,6 +124,7 @@ def enter_evictable(state, job):
     rank = classes.rank[c]
     for i in range(state.jobs.first_instance[job], state.jobs.end_instance[job]):
         s = state.instances.server[i]
+        state.version[s] += 1
         state.evictable.gpu[s, rank] += classes.gpus[c] * classes.milli[c]
         state.evictable.cpu[s, rank] += classes.cpu[c]
         state.evictable.newest[s, rank] = max(state.evictable.newest[s, rank], state.jobs.start[job])
@@ -136,6 +138,7 @@ def leave_evictable(state, job):
     rank = classes.rank[c]
     for i in range(jobs.first_instance[job], jobs.end_instance[job]):
         s = instances.server[i]
+        state.version[s] += 1
         state.evictable.gpu[s, rank] -= classes.gpus[c] * classes.milli[c]
         state.evictable.cpu[s, rank] -= classes.cpu[c]
         if jobs.start[job] == state.evictable.newest[s, rank]:

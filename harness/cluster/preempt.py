@@ -419,8 +419,14 @@ def keep_if_better(search, candidates, s, chosen, found):
             return
     copy(search.best, search.rank)
     search.winner[0], search.winner[1] = s, chosen
-    found[SERVER_FOUND] = s
-    n = 0
+    name_victims(search, candidates, found)
+
+
+@inlined
+def name_victims(search, candidates, found):
+    """Writes the winner to ``found``; the candidates must be those of its server."""
+    found[SERVER_FOUND] = search.winner[0]
+    n, chosen = 0, search.winner[1]
     while chosen:
         found[FIRST_VICTIM + n] = candidates.of.job[lowest(chosen)]
         n += 1

@@ -29,7 +29,7 @@ NODE = table(
 
 LINE = table(
     root="i8",  # head of the class, -1: nobody waits
-    failed="i8",  # value of VERSION when the class last failed
+    failed="i8",  # VERSION, with the number of passes where that counts, when the class last failed
     parked="i8",  # row n: n-th class left out of the heap of heads because it failed
     is_parked="i8",
 )

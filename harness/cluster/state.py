@@ -149,6 +149,7 @@ class View(NamedTuple):
     ranks: Table  # RANK (P,): the priorities of preemptible jobs, ascending
     jobs: Table  # JOB (J,): the trace in arrival order, and what became of each job
     servers: Table  # SERVER_STATE (S,)
+    version: Array  # i8 (S,) how often what is free or evictable on a server has changed
     shared: Array  # i8 (S, G) thousandths in use of a partly used GPU, 0: free or whole
     cores: Array  # i8 (S, N) cores of each NUMA node not held exclusively
     evictable: Table  # EVICTABLE (S, P)
@@ -165,6 +166,14 @@ class Own(NamedTuple):
     state: Array  # f8 (STATE of the policy,)
     job_state: Array  # f8 (J, JOB_STATE of the policy)
     server_state: Array  # f8 (S, SERVER_STATE of the policy)
+    class_server: Array  # f8 (C, S, CLASS_SERVER_STATE of the policy)
+
+
+def new_own(params: Array, state: int, job_state: int, server_state: int, class_server: int, view: View) -> Own:
+    """Zeroed scratch for a policy with so many columns of each kind."""
+    jobs, servers, classes = len(view.jobs), len(view.servers), len(view.classes)
+    return Own(params.copy(), np.zeros(state), np.zeros((jobs, job_state)), np.zeros((servers, server_state)),
+               np.zeros((classes, servers, class_server)))
 
 
 def read_only(value):

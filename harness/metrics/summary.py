@@ -1,10 +1,9 @@
 """The summary of a cell: one value per metric, null where there is nothing to measure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness import schema
 from harness.cluster.log import (
@@ -31,6 +30,7 @@ from harness.cluster.log import (
 )
 from harness.cluster.outcome import Outcome
 from harness.cluster.state import SERVER, UNPINNED, Array
+from harness.metrics.columns import Columns
 from harness.metrics.jobs import gpus_of
 from harness.schema import MILLI
 from harness.topology import UNBOUNDED, Cluster
@@ -62,45 +62,73 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
       started with their waiting so far, which ``wait_s_censored`` counts; ``jct_s_*`` and the slowdowns the finished jobs; all again
       with the kind of the job as suffix. Quantiles are linear.
     """
-    counted = _numbers(jobs, "submit_time") >= warmup_s
-    if not counted.all():
-        jobs = jobs.filter(pa.array(counted))
-    status = _codes(jobs, "status", schema.STATUSES)
-    first = outcome.state.jobs.submit >= warmup_s
+    return summary_of(outcome, cluster, Columns([jobs]), utilization, [Decided(outcome, warmup_s)], warmup_s)
+
+
+def summary_of(outcome: Outcome, cluster: Cluster, jobs: Columns, utilization: pa.Table, decided: Sequence["Decided"],
+               warmup_s: float) -> dict[str, Value]:
+    """``summary`` of a jobs table and a log that come in pieces; ``outcome`` gives the counts of the whole replay."""
+    jobs = jobs.where("submit_time", warmup_s)
+    status = jobs.codes("status", schema.STATUSES)
     return {
-        "jobs": jobs.num_rows,
+        "jobs": len(status),
         **{f"jobs_{name}": int((status == s).sum()) for s, name in enumerate(schema.STATUSES)},
         "events": outcome.events,
-        **_decisions(outcome, first),
-        **{name: _sum(jobs, name) for name in SUMS},
-        **_held(outcome, first),
+        **_decisions(decided),
+        **{name: float(jobs.numbers(name).sum()) for name in SUMS},
+        **_held(decided),
         **_usage(cluster, utilization),
-        "makespan_s": pc.max(jobs["finish_time"]).as_py(),
+        "makespan_s": jobs.largest("finish_time"),
         **_load(cluster, jobs, status),
         "capped": outcome.capped,
         **dict(_latencies(jobs, status)),
     }
 
 
-def _decisions(outcome: Outcome, counted: Array) -> dict[str, Value]:
-    """Metrics of the decisions whose preemptor is among ``counted`` (J,)."""
-    log = outcome.log
-    rows, numbers = log.rows[:log.size[0]], log.numbers[:log.size[0]]
-    kept = counted[rows[:, PREEMPTOR]]
-    rows, numbers = rows[kept], numbers[kept]
-    head = np.flatnonzero(np.append(True, rows[1:, DECISION] != rows[:-1, DECISION])[:len(rows)])
-    n, ran, preemptor = len(head), rows[head, RAN] == 1, rows[head, PREEMPTOR]
-    placed = gpus_of(outcome.state)[preemptor][ran].sum()
-    freed = _by_decision(np.add, rows[:, FREED] + rows[:, ELSEWHERE], head)[ran].sum() / MILLI
-    victims = _victims(outcome, rows)
+class Decided:
+    """What the summary needs of the log of ``outcome``: of the decisions whose preemptor was submitted from ``warmup_s`` on, and of what
+    such jobs held without running. Arrays by decision, if not said otherwise."""
+
+    def __init__(self, outcome: Outcome, warmup_s: float):
+        log, counted = outcome.log, outcome.state.jobs.submit >= warmup_s
+        rows, numbers = log.rows[:log.size[0]], log.numbers[:log.size[0]]
+        kept = counted[rows[:, PREEMPTOR]]
+        rows, numbers = rows[kept], numbers[kept]
+        head = np.flatnonzero(np.append(True, rows[1:, DECISION] != rows[:-1, DECISION])[:len(rows)])
+        self.ran = rows[head, RAN] == 1
+        self.placed = gpus_of(outcome.state)[rows[head, PREEMPTOR]]
+        self.freed = _by_decision(np.add, rows[:, FREED] + rows[:, ELSEWHERE], head)
+        self.tried, self.wall_us = rows[head, TRIED], numbers[head, WALL]
+        self.hits = {name: _hits(rows, column, head) for name, column in (("victims", LEVEL_VICTIMS), ("assigned", LEVEL_ASSIGNED))}
+        self.victims = _victims(outcome, rows)
+        self.lost = numbers[:, LOST].copy()  # by row
+        held = log.held[:log.size[3]]
+        held = held[counted[held[:, HOLDER].astype(np.int64)]]
+        gpu_s = held[:, HELD_GPU] / MILLI * (np.minimum(held[:, UNTIL], outcome.end) - held[:, SINCE])
+        self.grace_gpu_s, self.claim_gpu_s = (gpu_s[held[:, WHAT] == what] for what in (GRACE, CLAIM))  # by holder
+
+
+def _decisions(pieces: Sequence[Decided]) -> dict[str, Value]:
+    """Metrics of the decisions."""
+    ran, placed, freed, tried, wall_us, lost = (_joined(pieces, name) for name in ("ran", "placed", "freed", "tried", "wall_us", "lost"))
+    n, victims, placed, freed = len(ran), sum(piece.victims for piece in pieces), placed[ran].sum(), freed[ran].sum() / MILLI
+    hit, decided = ({name: sum(piece.hits[name][i] for piece in pieces) for name in ("victims", "assigned")} for i in (0, 1))
     return {
         "decisions": n, "preempted": victims,
-        "hit_rate_victims": _hit_rate(rows, LEVEL_VICTIMS, head), "hit_rate_assigned": _hit_rate(rows, LEVEL_ASSIGNED, head),
+        **{f"hit_rate_{name}": _share(hit[name], decided[name]) for name in hit},
         "ran_share": _share(ran.sum(), n), "useful_share": _share(placed, freed), "victims_per_placement": _share(victims, ran.sum()),
-        "subsets_tried_mean": _share(rows[head, TRIED].sum(), n),
-        "search_wall_us_p50": float(np.median(numbers[head, WALL])) if n else None,
-        "lost_gpu_s_per_gpu_placed": _share(numbers[:, LOST].sum(), placed),
+        "subsets_tried_mean": _share(tried.sum(), n), "search_wall_us_p50": float(np.median(wall_us)) if n else None,
+        "lost_gpu_s_per_gpu_placed": _share(lost.sum(), placed),
     }
+
+
+def _held(pieces: Sequence[Decided]) -> dict[str, Value]:
+    """GPU seconds of grace, and of claims beyond it, up to the end of the replay."""
+    return {name: float(_joined(pieces, name).sum()) for name in ("grace_gpu_s", "claim_gpu_s")}
+
+
+def _joined(pieces: Sequence[Decided], name: str) -> Array:
+    return np.concatenate([getattr(piece, name) for piece in pieces])
 
 
 def _by_decision(reduce: np.ufunc, values: Array, head: Array) -> Array:
@@ -115,81 +143,64 @@ def _victims(outcome: Outcome, rows: Array) -> int:
     return len(np.unique(np.repeat(rows[:, DECISION], n) * len(outcome.order) + victim))
 
 
-def _hit_rate(rows: Array, column: int, head: Array) -> float | None:
+def _hits(rows: Array, column: int, head: Array) -> tuple[int, int]:
+    """Decisions that hit, and decisions that could."""
     able = (rows[:, column] != UNPINNED) & (rows[:, CAN_HIT] == 1)
     decided = _by_decision(np.logical_or, able, head)
     missed = _by_decision(np.logical_or, able & (rows[:, column] == SERVER), head)
-    return _share((decided & ~missed).sum(), decided.sum())
-
-
-def _held(outcome: Outcome, counted: Array) -> dict[str, Value]:
-    """GPU seconds of grace, and of claims beyond it, up to the end of the replay."""
-    held = outcome.log.held[:outcome.log.size[3]]
-    held = held[counted[held[:, HOLDER].astype(np.int64)]]
-    gpu_s = held[:, HELD_GPU] / MILLI * (np.minimum(held[:, UNTIL], outcome.end) - held[:, SINCE])
-    return {name: float(gpu_s[held[:, WHAT] == what].sum()) for name, what in (("grace_gpu_s", GRACE), ("claim_gpu_s", CLAIM))}
+    return int((decided & ~missed).sum()), int(decided.sum())
 
 
 def _usage(cluster: Cluster, utilization: pa.Table) -> dict[str, Value]:
     """Means over the whole time of the table, as shares of what the cluster has."""
-    width = _numbers(utilization, "t_end") - _numbers(utilization, "t_start")
+    width = utilization["t_end"].to_numpy() - utilization["t_start"].to_numpy()
     bounded = all(max(shape.numa_cores) < UNBOUNDED for shape in cluster.shapes)
     cores = np.array([shape.cores for shape in cluster.shapes], np.int64)[cluster.shape_of].sum() if bounded else 0
     capacity = {"gpu_alloc": cluster.gpus, "gpu_busy": cluster.gpus, "cpu_alloc": int(cores), "fragmentation": 1}
     return {
-        f"{name}_mean": _share(float(width @ _numbers(utilization, name)), most * float(width.sum()))
+        f"{name}_mean": _share(float(width @ utilization[name].to_numpy()), most * float(width.sum()))
         if name in utilization.column_names else None
         for name, most in capacity.items()
     }
 
 
-def _load(cluster: Cluster, jobs: pa.Table, status: Array) -> dict[str, Value]:
+def _load(cluster: Cluster, jobs: Columns, status: Array) -> dict[str, Value]:
     """How many GPU seconds were asked for while jobs came in, per GPU second that there was."""
     came = (status != schema.STATUSES.index("rejected")) & (status != schema.STATUSES.index("not_submitted"))
-    submit = _numbers(jobs, "submit_time")
-    asked = np.fmin(_numbers(jobs, "duration"), _numbers(jobs, "end_time") - submit)
-    gpus = _numbers(jobs, "instances").astype(float) * _numbers(jobs, "gpus") * _numbers(jobs, "gpu_milli") / MILLI
-    span = np.ptp(submit[came]) if came.any() else 0.0
-    load = _share((gpus * asked)[came].sum(), cluster.gpus * span)
+    asked = jobs.computed(_asked, ("submit_time", "duration", "end_time", "instances", "gpus", "gpu_milli"), came).sum()
+    span = float(np.ptp(jobs.numbers("submit_time", came))) if came.any() else 0.0
+    load = _share(asked, cluster.gpus * span)
     return {"offered_load": load, "unstable": load is not None and load > 1}
 
 
-def _latencies(jobs: pa.Table, status: Array) -> Iterator[tuple[str, Value]]:
+def _asked(submit: Array, duration: Array, end: Array, instances: Array, gpus: Array, milli: Array) -> Array:
+    """GPU seconds that jobs ask for."""
+    return instances.astype(float) * gpus * milli / MILLI * np.fmin(duration, end - submit)
+
+
+def _latencies(jobs: Columns, status: Array) -> Iterator[tuple[str, Value]]:
     """Statistics over all jobs, then by kind."""
-    finished = status == schema.STATUSES.index("finished")
-    waited = finished | (status == schema.STATUSES.index("waiting")) | (status == schema.STATUSES.index("running"))
-    yield "wait_s_censored", int((waited & np.isnan(_numbers(jobs, "first_start"))).sum())
-    kind = _codes(jobs, "kind", schema.KINDS)
+    kind = jobs.codes("kind", schema.KINDS)
+    finished, waiting, running = (schema.STATUSES.index(word) for word in ("finished", "waiting", "running"))
     for name in LATENCIES:
-        covered = waited if name == "wait_s" else finished
-        values, kinds = _numbers(jobs, name)[covered], kind[covered]
-        every = _statistics(values)
-        for suffix, chosen in (("", None), *((f"_{word}", kinds == k) for k, word in enumerate(schema.KINDS))):
-            same = chosen is None or chosen.all()
-            found = every if same and len(values) else _statistics(values if chosen is None else values[chosen])
+        covered = status == finished
+        if name == "wait_s":
+            covered |= (status == waiting) | (status == running)
+            yield "wait_s_censored", int(np.isnan(jobs.numbers("first_start", covered)).sum())
+        every, n = _statistics(jobs.numbers(name, covered)), np.count_nonzero(covered)
+        for k, suffix in enumerate(("", *(f"_{word}" for word in schema.KINDS)), -1):
+            chosen = covered if k < 0 else covered & (kind == k)
+            found = every if np.count_nonzero(chosen) == n else _statistics(jobs.numbers(name, chosen))
             yield from zip((f"{name}_{statistic}{suffix}" for statistic in STATISTICS), found, strict=True)
 
 
 def _statistics(values: Array) -> list[float | None]:
-    """In the order of STATISTICS."""
+    """In the order of STATISTICS; ``values`` are put out of order where they may be written."""
     if not len(values):
         return [None] * len(STATISTICS)
-    return [float(values.mean()), *map(float, np.quantile(values, (0.5, 0.95, 0.99)))]
-
-
-def _numbers(table: pa.Table, name: str) -> Array:
-    """A column as floats or integers (n,), null as nan."""
-    return table[name].to_numpy()
-
-
-def _codes(table: pa.Table, name: str, words: tuple[str, ...]) -> Array:
-    return pc.index_in(table[name], value_set=pa.array(words)).to_numpy()
-
-
-def _sum(table: pa.Table, name: str) -> float:
-    return float(_numbers(table, name).sum())
+    mean = float(values.mean())
+    return [mean, *map(float, np.quantile(values, (0.5, 0.95, 0.99), overwrite_input=values.flags.writeable))]
 
 
 def _share(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
-

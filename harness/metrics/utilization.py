@@ -4,6 +4,7 @@ Everything is a set of spans [since, until) of jobs. A mean over an interval is 
 of integers, plus the parts of those that begin or end in it. Nothing is sorted: n spans and m intervals cost O(n log m).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,14 +41,26 @@ def utilization_table(outcome: Outcome, interval_s: float | None = None, warmup_
     that victims do not hold) by the preemptor. A job is in the queue from its submission to its end whenever it does not run, in grace
     and while claiming too, unless it was rejected. Raises BadInput for an interval_s that is not positive or makes too many rows.
     """
-    edges = _edges(warmup_s, outcome.end, interval_s)
-    kind, kinds = outcome.state.jobs.kind, range(len(schema.KINDS))
-    running, held = running_spans(outcome), held_spans(outcome)
-    queue = queue_spans(outcome, running)
-    ran = np.array([means(edges, running, kind[running.job] == k) for k in kinds])
-    kept = np.array([means(edges, held, kind[held.job] == k) for k in kinds])
+    kind, running, held = outcome.state.jobs.kind, running_spans(outcome), held_spans(outcome)
+    return utilization_of(outcome.end, interval_s, warmup_s, [(running, kind[running.job])], [queue_spans(outcome, running)],
+                          [(held, kind[held.job])])
+
+
+def utilization_of(end: float, interval_s: float | None, warmup_s: float, running: Iterable[tuple["Spans", Array]],
+                   queue: Iterable["Spans"], held: Iterable[tuple["Spans", Array]]) -> pa.Table:
+    """The table from its spans, which may come in pieces; running and held ones with the kind (n,) of their jobs."""
+    edges = _edges(warmup_s, end, interval_s)
+    kinds = range(len(schema.KINDS))
+    ran, kept, waits = [Means(edges) for _ in kinds], [Means(edges) for _ in kinds], Means(edges)
+    for sums, pieces in ((ran, running), (kept, held)):
+        for spans, kind in pieces:
+            for k in kinds:
+                sums[k].add(spans, kind == k)
+    for spans in queue:
+        waits.add(spans)
+    ran, kept = (np.array([mean.result() for mean in sums]) for sums in (ran, kept))
     gpu = dict(zip(schema.KINDS, ran[:, 0] + kept[:, 0], strict=True))
-    queue_gpus, _, queue_len = means(edges, queue)
+    queue_gpus, _, queue_len = waits.result()
     columns = {
         "t_start": edges[:-1], "t_end": edges[1:], "gpu_alloc": sum(gpu.values()), "gpu_busy": ran[:, 0].sum(axis=0),
         **{f"gpu_alloc_{name}": gpu[name] for name in ("online", "batch", "training")},
@@ -77,24 +90,39 @@ def means(edges: Array, spans: Spans, chosen: Array | None = None) -> Array:
 
     ``chosen`` (n,) is a mask of the spans that count. Spans may reach beyond the edges.
     """
-    bins = len(edges) - 1
-    since, until = np.maximum(spans.since, edges[0]), np.minimum(spans.until, edges[-1])
-    counts = until > since if chosen is None else chosen & (until > since)
-    if not bins or not counts.any():
-        return np.zeros((3, bins))
-    since, until, gpu, cpu = since[counts], until[counts], spans.gpu[counts], spans.cpu[counts]
-    first, last = np.searchsorted(edges, since, "right") - 1, np.searchsorted(edges, until, "left") - 1
-    within = first == last
-    head = np.where(within, until, edges[first + 1]) - since
-    tail = np.where(within, 0.0, until - edges[last])
-    inner = np.maximum(last, first + 1)
-    result = []
-    for weight in (gpu, cpu, None):
-        parts = np.bincount(first, head if weight is None else weight * head, bins)
-        parts += np.bincount(last, tail if weight is None else weight * tail, bins)
-        whole = np.cumsum(np.bincount(first + 1, weight, bins + 1) - np.bincount(inner, weight, bins + 1))[:bins]
-        result.append((whole + parts / np.diff(edges)) / (1 if weight is None else MILLI))
-    return np.array(result)
+    sums = Means(edges)
+    sums.add(spans, chosen)
+    return sums.result()
+
+
+class Means:
+    """``means`` of spans that come in pieces: the pieces give the same, to the bit, as their spans at once."""
+
+    def __init__(self, edges: Array):
+        self.edges, bins = edges, len(edges) - 1
+        self.whole, self.heads, self.tails = np.zeros((3, bins + 1)), np.zeros((3, bins)), np.zeros((3, bins))
+
+    def add(self, spans: Spans, chosen: Array | None = None) -> None:
+        edges, bins = self.edges, len(self.edges) - 1
+        since, until = np.maximum(spans.since, edges[0]), np.minimum(spans.until, edges[-1])
+        counts = until > since if chosen is None else chosen & (until > since)
+        if not bins or not counts.any():
+            return
+        since, until, gpu, cpu = since[counts], until[counts], spans.gpu[counts], spans.cpu[counts]
+        first, last = np.searchsorted(edges, since, "right") - 1, np.searchsorted(edges, until, "left") - 1
+        within = first == last
+        head = np.where(within, until, edges[first + 1]) - since
+        tail = np.where(within, 0.0, until - edges[last])
+        inner = np.maximum(last, first + 1)
+        for row, weight in enumerate((gpu, cpu, None)):
+            np.add.at(self.heads[row], first, head if weight is None else weight * head)
+            np.add.at(self.tails[row], last, tail if weight is None else weight * tail)
+            self.whole[row] += np.bincount(first + 1, weight, bins + 1) - np.bincount(inner, weight, bins + 1)
+
+    def result(self) -> Array:
+        """GPUs, cores and number by interval."""
+        whole = np.cumsum(self.whole, axis=1)[:, :-1]
+        return (whole + (self.heads + self.tails) / np.diff(self.edges)) / np.array([[MILLI], [MILLI], [1]])
 
 
 def running_spans(outcome: Outcome) -> Spans:
@@ -116,15 +144,26 @@ def running_spans(outcome: Outcome) -> Spans:
 
 def queue_spans(outcome: Outcome, running: Spans) -> Spans:
     """When each job that was submitted and not rejected neither ran nor had ended; spans of no length included."""
+    before, rest = waits_before(outcome, running), waits_after(outcome, running)
+    return Spans(*(np.append(getattr(before, name), getattr(rest, name)) for name in ("job", "since", "until", "gpu", "cpu")))
+
+
+def waits_before(outcome: Outcome, running: Spans) -> Spans:
+    """The time in the queue before each attempt."""
+    submit = outcome.state.jobs.submit[running.job]
+    again = np.append(False, running.job[1:] == running.job[:-1])[:len(submit)]
+    return _spans(outcome, running.job, np.where(again, np.append(0.0, running.until[:-1])[:len(submit)], submit), running.since)
+
+
+def waits_after(outcome: Outcome, running: Spans) -> Spans:
+    """The time in the queue that no attempt ended."""
     jobs = outcome.state.jobs
     since = jobs.submit.copy()
-    again = running.job[1:] == running.job[:-1]
-    before = np.where(np.append(False, again), np.append(0.0, running.until[:-1]), since[running.job]) if len(running.job) else since[:0]
-    last = np.append(~again, True)[:len(running.job)]
+    last = np.append(running.job[1:] != running.job[:-1], True)[:len(running.job)]
     since[running.job[last]] = running.until[last]
     until = np.where(np.isnan(jobs.finish), outcome.end, jobs.finish)
     rest = np.flatnonzero((jobs.status != REJECTED) & (jobs.status != UNSUBMITTED) & (until > since))
-    return _spans(outcome, np.append(running.job, rest), np.append(before, since[rest]), np.append(running.since, until[rest]))
+    return _spans(outcome, rest, since[rest], until[rest])
 
 
 def held_spans(outcome: Outcome) -> Spans:

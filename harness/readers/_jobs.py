@@ -1,7 +1,6 @@
 """What readers of jobs share: rows of chunks gathered into one trace, with repeated rows, reused names and open ends settled."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ from harness.errors import BadInput
 from harness.readers._csv import Chunk
 from harness.readers._rules import Tally
 from harness.readers._spool import ROW, Repeats, Spool
-from harness.schema import JOBS
 from harness.tables import rows_text
+from harness.tables.blocks import SINGLY
 
-ROWS = tuple(replace(column, unique=False) for column in JOBS)
-"""The jobs table without the rule that names are unique, which JobRows sees to over all chunks."""
 SHORTEST_OPEN_S = 1.0
 """A job without an end lasts at least that long."""
 START = "_start"
@@ -25,17 +22,18 @@ START = "_start"
 
 
 class JobRows:
-    """The jobs of an import.
+    """The jobs of an import, whose ``options`` have duplicates and unsorted.
 
     ``names`` says where job_id comes from: ``made`` by the reader, so unique; ``given`` by the file, where only an exact repetition
     of a row may use a name again; ``reused`` when other rows may, too. A name that comes again gets ``#ROW`` behind it, unless only the
     ``last_of_name`` is wanted.
     """
 
-    def __init__(self, paths: Sequence[Path], tally: Tally, duplicates: str, names: str, last_of_name: bool = False) -> None:
+    def __init__(self, paths: Sequence[Path], tally: Tally, options: Any, names: str, last_of_name: bool = False) -> None:
         self.source = ", ".join(str(path) for path in paths)
-        self.tally, self.duplicates, self.names = tally, duplicates, names
-        self.spool = Spool(ROWS, "submit_time")
+        self.tally, self.names = tally, names
+        self.duplicates, self.unsorted = options.duplicates, options.unsorted
+        self.spool = Spool(SINGLY, "submit_time")
         self.last_of_name = last_of_name
         self._repeats, self._ids = Repeats(), Repeats()
         self._keep: list[np.ndarray] = []
@@ -63,6 +61,8 @@ class JobRows:
         out = out[kept[out]]
         renamed = self._renamed(again, kept)
         if not self.spool.sorted:
+            if self.unsorted == "refuse":
+                raise BadInput(f"{self.source}: not sorted by submission, must be (--unsorted sort sorts)")
             self.tally.say("not sorted by submission: sorted, ties in file order")
 
         def finish(table: pa.Table) -> pa.Table:

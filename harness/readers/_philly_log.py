@@ -36,7 +36,7 @@ def is_log(path: Path) -> bool:
 
 def read(paths: Sequence[Path], options: Any, clock: Clock, tally: Tally) -> Spool:
     """Its jobs. Raises BadInput."""
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     for path in paths:
         listed = read_json(path)
         if not isinstance(listed, list) or not listed:

@@ -1,6 +1,6 @@
 """Rules that readers of jobs share: numbers from columns, runs without length, gangs; and the report that counts them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +9,17 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.readers._csv import Chunk
-from harness.tables import rows_text
+from harness.tables import one_line, rows_text
 
 NONPOSITIVE = ("drop", "raise_to_1s", "refuse")
 NONPOSITIVE_HELP = "runs of zero or negative length: drop them, raise_to_1s, or refuse the file"
 DUPLICATES = ("keep", "drop")
 DUPLICATES_HELP = "exact repetitions of a row"
+UNSORTED = ("sort", "refuse")
+UNSORTED_HELP = "rows that are not in order of submission: sort them, ties in file order, or refuse the file"
 DONE = {"keep": "kept", "drop": "dropped"}
+MOST_WORDS = 30
+"""No report lists more words of a column than that."""
 INT16 = np.iinfo(np.int16).max
 
 
@@ -38,15 +42,29 @@ class Tally:
     def file(self, chunk: Chunk) -> None:
         """Counts the rows of a chunk, and names the columns that its file has beyond the format."""
         self.rows(chunk.path, chunk.rows)
-        if chunk.ignored:
-            self.say(f"columns ignored: {', '.join(chunk.ignored)}")
+        if any(chunk.ignored):
+            self.say(f"columns ignored: {one_line(', '.join(filter(None, chunk.ignored)), 1_000)}")
 
     def rows(self, path: Path, count: int, what: str = "rows") -> None:
         """Counts the rows of a file."""
-        self.add(f"{path.name.replace('{', '{{').replace('}', '}}')}: {{:,}} {what}", count, always=True)
+        self.add(f"{shown(path.name)}: {{:,}} {what}", count, always=True)
+
+    def each(self, what: str, column: pa.Array | pa.ChunkedArray, tail: Callable[[str], str]) -> None:
+        """Counts the rows of each word of ``column``, a line each: ``what WORD: COUNT`` and the ``tail`` for the word."""
+        counts = pc.value_counts(column).to_pylist()
+        if len(counts) > MOST_WORDS:
+            self.add(f"{what}: {{:,}} rows have more than {MOST_WORDS} different ones", len(column))
+            return
+        for item in counts:
+            self.add(f"{what} {shown(item['values'])}: {{:,}}{tail(item['values'])}", item["counts"])
 
     def lines(self) -> list[str]:
         return [template.format(*counts) for template, counts in self._counts.items()]
+
+
+def shown(word: object) -> str:
+    """A word of a file as it can stand in a template of a tally."""
+    return one_line(word, 40).replace("{", "{{").replace("}", "}}")
 
 
 def numbers(table: pa.Table, name: str, source: str, low: float = -np.inf, high: float = np.inf, whole: bool = False,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.readers._csv import Chunk, read_chunks
 from harness.readers._jobs import START, JobRows
@@ -19,6 +18,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     at_least_one,
     gangs,
@@ -50,6 +51,7 @@ class Options:
     running: str = option("keep", "jobs without end: keep them to the latest time of the log, or drop them", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     gpus_per_instance: int = option(8, "GPUs of a server: jobs with more on fewer nodes become gangs")
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")
@@ -64,7 +66,7 @@ def read(paths: Sequence[Path], options: Options, required: tuple[str, ...], ten
     at_least_one("gpus_per_instance", options.gpus_per_instance)
     tally = Tally()
     clock = Clock(options.tz, tally)
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     for chunk in read_chunks(paths, COLUMNS, required):
         tally.file(chunk)
         times, keep = _times(chunk, options, clock, tally)
@@ -111,9 +113,7 @@ def _times(chunk: Chunk, options: Options, clock: Clock, tally: Tally) -> tuple[
     tally.add("start before submission: {:,} jobs, which keep their submission", (start < submit).sum())
     keep = begun & (~running | (options.running == "keep"))
     duration, positive = positive_runs(np.where(keep & ~running, length, 1.0), options.nonpositive, source, tally)
-    for item in pc.value_counts(table["state"]).to_pylist():
-        known = "" if item["values"] in STATES else " (not a documented state)"
-        tally.add(f"state {item['values']}: {{:,}} jobs{known}", item["counts"])
+    tally.each("state", table["state"], lambda word: " jobs" if word in STATES else " jobs (not a documented state)")
     return {"submit_time": submit, "duration": duration, START: np.where(running, start, np.nan)}, keep & positive
 
 

@@ -12,10 +12,12 @@ import pyarrow as pa
 from harness.errors import BadInput
 from harness.schema import JOBS, Table
 from harness.tables import checked
+from harness.tables.blocks import string_hashes
+from harness.tables.parquet import ROW_GROUP
 
 ROW = "_row"
 """Hidden column: number of the row in all files together, which breaks ties. Columns that begin with _ are not written."""
-RUN_ROWS, BATCH_ROWS, GROUP_ROWS = 1 << 19, 1 << 14, 1 << 18
+RUN_ROWS, BATCH_ROWS = 1 << 19, 1 << 14
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -65,22 +67,10 @@ class Spool:
             raise BadInput(f"{source}: no row is left to write")
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows as tables of at most GROUP_ROWS rows, every schema column there, hidden ones gone."""
-        buffer: list[pa.Table] = []
-        rows = 0
+        """The rows as tables of at most ROW_GROUP rows, every schema column there, hidden ones gone."""
         for table in self._merged():
             table = self._finish(table.filter(pa.array(~np.isin(table[ROW].to_numpy(), self._drop))) if len(self._drop) else table)
-            table = table.drop_columns([name for name in table.column_names if name.startswith("_")])
-            start = 0
-            while start < table.num_rows:
-                part = table.slice(start, GROUP_ROWS - rows)
-                buffer.append(part)
-                start, rows = start + part.num_rows, rows + part.num_rows
-                if rows == GROUP_ROWS:
-                    yield pa.concat_tables(buffer).combine_chunks()
-                    buffer, rows = [], 0
-        if rows:
-            yield pa.concat_tables(buffer).combine_chunks()
+            yield table.drop_columns([name for name in table.column_names if name.startswith("_")])
 
     def table(self) -> pa.Table:
         """All rows as one table."""
@@ -111,7 +101,7 @@ class Spool:
         if not self._runs:
             whole = self._sorted_waiting()
             self._waiting = [whole]
-            yield from (whole.slice(start, GROUP_ROWS) for start in range(0, whole.num_rows, GROUP_ROWS))
+            yield from (whole.slice(start, ROW_GROUP) for start in range(0, whole.num_rows, ROW_GROUP))
             return
         yield from merge([_run(path) for path in self._runs], self.order_by)
 
@@ -180,15 +170,11 @@ class Repeats:
 
 def hashes(columns: Iterable[pa.ChunkedArray | pa.Array]) -> np.ndarray:
     """A 64-bit hash of each row, u8 (rows,); nulls equal nulls."""
-    from pandas.util import hash_array
-
     result: np.ndarray | None = None
     for column in columns:
         flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_string(flat.type):
-            coded = flat.dictionary_encode("encode")
-            words = np.array(coded.dictionary.to_pylist(), dtype=object)
-            code = hash_array(words, categorize=False)[coded.indices.to_numpy()]
+            code = np.where(flat.is_null().to_numpy(zero_copy_only=False), _GOLDEN, string_hashes(flat.fill_null("")))
         else:
             values = flat.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False) + 0.0
             code = np.where(np.isnan(values), np.nan, values).view(np.uint64)

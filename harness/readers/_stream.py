@@ -54,12 +54,14 @@ class TextStream:
 
     def read(self, size: int = -1) -> bytes:
         """At most ``size`` further bytes (all of them when negative); empty at the end."""
-        while self._next and (size < 0 or len(self._ready) < size):
-            self._ready += self._checked(self._piece())
-        if size < 0:
-            size = len(self._ready)
-        given, self._ready = self._ready[:size], self._ready[size:]
-        return given
+        pieces, have = [self._ready], len(self._ready)
+        while self._next and (size < 0 or have < size):
+            pieces.append(self._checked(self._piece()))
+            have += len(pieces[-1])
+        whole = b"".join(pieces)
+        end = have if size < 0 else size
+        self._ready = whole[end:]
+        return whole[:end]
 
     def _piece(self) -> bytes:
         """The next piece of the file, edited: whole lines of it when there is an edit."""

@@ -37,6 +37,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     named,
     numbers,
@@ -77,6 +79,7 @@ class Options:
                        ("clock", "progress"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)
@@ -86,7 +89,7 @@ class Options:
 def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     tally = Tally()
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     unit = TimeUnit(options.time_unit, "s", tally)
     last = 0.0
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):
@@ -132,8 +135,7 @@ def _sizes(chunk: Chunk, options: Options, tally: Tally) -> dict[str, Any]:
     differs = [table[a].to_numpy() != table[b].to_numpy() for a, b in pairs if a in chunk and b in chunk]
     if differs:
         tally.add("limits differ from requests, which count: {:,} rows", np.logical_or.reduce(differs).sum())
-    for word, count in zip(*np.unique(named(table, "role", source, "CN or HN").to_pylist(), return_counts=True), strict=True):
-        tally.add(f"role {word}: {{:,}} instances", count)
+    tally.each("role", named(table, "role", source, "CN or HN"), lambda word: " instances")
     carried = {name: table[name] for name in ("role", *CARRIED) if name in chunk}
     return carried | {
         "job_id": named(table, "instance_sn", source, "the name of an instance"),

@@ -41,6 +41,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Latest,
     Tally,
     bare_name,
@@ -84,6 +86,7 @@ class Options:
     censored: str = option("keep", "pods whose deletion_time is the end of the trace", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)
@@ -101,7 +104,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     for path, names in zip(paths, have, strict=True):
         if names != have[0]:
             raise BadInput(f"{paths[0]} and {path}: one has columns that the other lacks, import them one by one")
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     runs = _Runs(options, tally)
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):
         tally.file(chunk)
@@ -210,10 +213,8 @@ def _classes(qos: pa.ChunkedArray, source: str, options: Options, tally: Tally) 
         raise BadInput(f"{source}: column qos: '{missing[0]}' has no priority; "
                        f"--priorities must name it beside {', '.join(given)}")
     evictable, online = (set(words.split(",")) for words in (options.preemptible_qos, options.online_qos))
-    counts = pc.value_counts(qos).to_pylist()
-    for word, count in ((item["values"], item["counts"]) for item in counts):
-        tally.add(f"qos {word}: {{:,}} pods, priority {given[word]}, {'' if word in evictable else 'not '}preemptible, "
-                  f"{'online' if word in online else 'batch'}", count)
+    tally.each("qos", qos, lambda word: f" pods, priority {given[word]}, {'' if word in evictable else 'not '}preemptible, "
+               f"{'online' if word in online else 'batch'}")
     return {
         "priority": by_word(qos, given, 0),
         "preemptible": by_word(qos, dict.fromkeys(evictable, True), False),

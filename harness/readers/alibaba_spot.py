@@ -38,6 +38,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Latest,
     Tally,
     bare_name,
@@ -84,6 +86,7 @@ class Options:
     censored: str = option("keep", "jobs that end at the last instant", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     name: str = option("", "nodes: name of the cluster; the file's name without it")
@@ -100,7 +103,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool | Mapping[str, 
         return _nodes(paths, options, tally), tally.lines()
     if any(lists):
         raise BadInput(f"{paths[lists.index(True)]}: a node list among job tables, import it alone")
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     given, kinds = priorities("priorities", options.priorities), pairs("kinds", options.kinds)
     if set(kinds.values()) - set(KINDS):
         raise BadInput(f"--kinds {options.kinds}: kinds are {', '.join(KINDS)}")
@@ -159,10 +162,8 @@ def _classes(chunk: Chunk, given: Mapping[str, int], kinds: Mapping[str, str], t
     if unknown.any():
         raise BadInput(f"{chunk.source}: column job_type, {rows_text(unknown)}: '{column[int(np.argmax(unknown))]}' has no priority; "
                        f"--priorities must name it beside {', '.join(given)}")
-    for item in pc.value_counts(column).to_pylist():
-        word = item["values"]
-        tally.add(f"job_type {word}: {{:,}} jobs, priority {given[word]}, {'' if word == SPOT else 'not '}preemptible, "
-                  f"{kinds.get(word, 'batch')}", item["counts"])
+    tally.each("job_type", column, lambda word: f" jobs, priority {given[word]}, {'' if word == SPOT else 'not '}preemptible, "
+               f"{kinds.get(word, 'batch')}")
     return {
         "priority": by_word(column, given, 0), "preemptible": by_word(column, {SPOT: True}, False),
         "kind": by_word(column, kinds, "batch"), "job_type": column,

@@ -40,7 +40,18 @@ from harness.readers._json import field, read_json
 from harness.readers._options import option
 from harness.readers._pods import Pod, parse_pod
 from harness.readers._quantities import MIB_BYTES, amount
-from harness.readers._rules import DUPLICATES, DUPLICATES_HELP, NONPOSITIVE, NONPOSITIVE_HELP, Tally, bare_name, pairs, positive_runs
+from harness.readers._rules import (
+    DUPLICATES,
+    DUPLICATES_HELP,
+    NONPOSITIVE,
+    NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
+    Tally,
+    bare_name,
+    pairs,
+    positive_runs,
+)
 from harness.readers._spool import Spool
 from harness.readers._times import Clock
 from harness.schema import KINDS
@@ -67,6 +78,7 @@ class Options:
     cpu_jobs: str = option("keep", "pods without GPU", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     name: str = option("", "nodes: name of the cluster; the file's name without it")
     two_sockets_from: int = option(64, "nodes: servers with at least so many cores get two sockets, the others one")
     servers_per_rack: int = option(16, "nodes: servers of a rack")
@@ -109,7 +121,7 @@ def _items(path: Path) -> list[dict[str, Any]]:
 def _pods(paths: Sequence[Path], pods: Mapping[Path, list[dict[str, Any]]], kinds: Mapping[str, str], options: Options,
           tally: Tally) -> Spool:
     clock = Clock("none", tally)
-    jobs = JobRows(paths, tally, options.duplicates, names="reused")
+    jobs = JobRows(paths, tally, options, names="reused")
     gpu_names = tuple(options.gpu_resources.split(","))
     for path, items in pods.items():
         parsed = [parse_pod(item, f"{path}: pod {i}", gpu_names) for i, item in enumerate(items)]

@@ -34,6 +34,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     at_least_one,
     bare_name,
@@ -60,6 +62,7 @@ class Options:
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     gpus_per_instance: int = option(8, "GPUs of a server: larger jobs become gangs")
     preemptible: bool = option(False, "whether jobs may be evicted")
 
@@ -68,7 +71,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     at_least_one("gpus_per_instance", options.gpus_per_instance)
     tally = Tally()
-    jobs = JobRows(paths, tally, options.duplicates, names="given")
+    jobs = JobRows(paths, tally, options, names="given")
     unit = TimeUnit(options.time_unit, "ms", tally, SHORTEST_S)
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):
         tally.file(chunk)

@@ -39,6 +39,8 @@ from harness.readers._rules import (
     INT16,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     at_least_one,
     gangs,
@@ -64,6 +66,7 @@ COLUMNS = {
 class Options:
     tz: str = option("none", TZ_HELP)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     attempts: str = option("sum", "duration of a job of the log: the sum of its attempts, or the last one", ("sum", "last"))
@@ -88,7 +91,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
 
 
 def _read_csv(paths: Sequence[Path], options: Options, clock: Clock, tally: Tally) -> Spool:
-    jobs = JobRows(paths, tally, options.duplicates, names="made")
+    jobs = JobRows(paths, tally, options, names="made")
     unit = TimeUnit(options.time_unit, "s", tally)
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):
         tally.file(chunk)

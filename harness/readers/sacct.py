@@ -46,6 +46,8 @@ from harness.readers._rules import (
     DUPLICATES_HELP,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     by_word,
     named,
@@ -83,6 +85,7 @@ class Options:
     cpu_jobs: str = option("keep", "jobs without GPU", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     tenant: str = option("Account", "column that names the tenant", TENANTS)
     priority: str = option("column", "priority of a job: the column, or none (0)", ("column", "none"))
     priorities: str = option("", "priority of QOS names, such as high=100,normal=10: instead of the column")
@@ -96,7 +99,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     tally = Tally()
     clock = Clock(options.tz, tally)
-    jobs = JobRows(paths, tally, options.duplicates, names="reused", last_of_name=options.requeued == "last")
+    jobs = JobRows(paths, tally, options, names="reused", last_of_name=options.requeued == "last")
     priorities("priorities", options.priorities)
     for chunk in read_chunks(paths, COLUMNS, REQUIRED, Dialect("sacct --parsable2 output", "|", False)):
         if not {"AllocTRES", "ReqTRES"} & set(chunk.table.column_names):
@@ -118,8 +121,7 @@ def _convert(chunk: Chunk, options: Options, clock: Clock, tally: Tally) -> tupl
     keep &= ran
     sizes, fits = _sizes(table, source, keep, options, tally)
     state = pc.replace_substring_regex(pc.fill_null(table["State"], ""), r"[ +].*$", "")
-    for item in pc.value_counts(state.filter(pa.array(keep))).to_pylist():
-        tally.add(f"state {item['values']}: {{:,}} jobs", item["counts"])
+    tally.each("state", state.filter(pa.array(keep)), lambda word: " jobs")
     carried = {new: table[old] for old, new in CARRIED.items() if old in chunk}
     duration, positive = positive_runs(np.where(keep, times.pop("length"), 1.0), options.nonpositive, source, tally)
     return carried | times | sizes | _classes(chunk, options, tally) | {

@@ -38,6 +38,8 @@ from harness.readers._rules import (
     DUPLICATES_HELP,
     NONPOSITIVE,
     NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
     Tally,
     bare_name,
     gangs,
@@ -55,6 +57,7 @@ COLUMNS: dict[str, pa.DataType] = {name: pa.float64() for name in FIELDS}
 STATES = {-1: "UNKNOWN", 0: "FAILED", 1: "COMPLETED", 2: "PART", 3: "LAST_PART_COMPLETED", 4: "LAST_PART_FAILED", 5: "CANCELLED"}
 PARTS, CANCELLED = (2, 3, 4), 5
 KNOWN_KEYS = ("UnixStartTime", "TimeZoneString", "MaxNodes", "MaxProcs", "MaxJobs")
+MOST = 2.0**53
 HEADER_BYTES = 1 << 16
 
 
@@ -67,6 +70,7 @@ class Options:
     cancelled: str = option("keep", "cancelled jobs that ran", ("keep", "drop"))
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")
 
@@ -75,7 +79,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     """Jobs and the report. Raises BadInput."""
     tally = Tally()
     headers = {path: header(path, tally) for path in paths}
-    jobs = JobRows(paths, tally, options.duplicates, names="reused")
+    jobs = JobRows(paths, tally, options, names="reused")
     for chunk in read_chunks(paths, COLUMNS, FIELDS, Dialect("SWF", " ", False, FIELDS, squeezed)):
         tally.file(chunk)
         columns, keep = _convert(chunk, _per_instance(headers[chunk.path], options), options, tally)
@@ -113,11 +117,11 @@ def _per_instance(found: Mapping[str, str], options: Options) -> int:
 def _convert(chunk: Chunk, most: int, options: Options, tally: Tally) -> tuple[dict[str, Any], np.ndarray]:
     """The columns of a trace, and the rows to keep."""
     table, source = chunk.table, chunk.source
-    value = {name: numbers(table, name, source) for name in ("wait", "run", "used_procs", "procs", "time", "memory", "used_memory",
-                                                             "status", "user", "queue", "partition", "preceding")}
+    value = {name: numbers(table, name, source, low=-MOST, high=MOST) for name in (
+        "wait", "run", "used_procs", "procs", "time", "memory", "used_memory", "status", "user", "queue", "partition", "preceding")}
     run, status = value["run"], value["status"]
-    for code, count in zip(*np.unique(status, return_counts=True), strict=True):
-        tally.add(f"status {code:g}: {{:,}} jobs, {STATES.get(int(code), 'UNKNOWN').lower().replace('_', ' ')}", count)
+    codes = pc.cast(pa.array(status.astype(np.int64)), pa.string())
+    tally.each("status", codes, lambda code: f" jobs, {STATES.get(int(code), 'UNKNOWN').lower().replace('_', ' ')}")
     parts, cancelled = np.isin(status, PARTS), status == CANCELLED
     tally.add("parts of jobs (status 2, 3, 4): {:,} dropped", parts.sum())
     tally.add("run time unknown: {:,} dropped", (run < 0).sum())
@@ -137,7 +141,7 @@ def _convert(chunk: Chunk, most: int, options: Options, tally: Tally) -> tuple[d
     kilobytes = np.where(value["memory"] > 0, value["memory"], np.maximum(value["used_memory"], 0))
     waited = value["wait"] >= 0
     return {
-        "job_id": pc.cast(pc.cast(table["job"], pa.int64()), pa.string()),
+        "job_id": pc.cast(pa.array(numbers(table, "job", source, low=0, high=MOST, whole=True).astype(np.int64)), pa.string()),
         "submit_time": numbers(table, "submit", source, low=0),
         "duration": duration,
         "duration_estimate_s": np.where(asked, value["time"], duration),

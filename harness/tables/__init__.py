@@ -4,14 +4,17 @@ A trace that passes here needs no further checks downstream: every column of its
 without nulls where none may be, finite and within its bounds.
 """
 
+from harness.tables.blocks import TraceFile
 from harness.tables.checks import TIME_COLUMN, checked, fill_defaults, kind_of, rows_text, summary, validate
 from harness.tables.cut import cut
 from harness.tables.merge import merge, own_blocks
-from harness.tables.parquet import metadata_of, read_parquet, read_trace, write_atomically, write_batches, write_table
+from harness.tables.parquet import TableWriter, metadata_of, read_parquet, read_trace, write_atomically, write_batches, write_table
 from harness.tables.sniff import one_line, seems
 
 __all__ = [
     "TIME_COLUMN",
+    "TableWriter",
+    "TraceFile",
     "checked",
     "cut",
     "fill_defaults",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
-from harness.schema import JOBS, MILLI, TRACES, Column, Table, names
+from harness.schema import MILLI, TRACES, Column, Table, names
 from harness.tables.sniff import one_line
 
 TIME_COLUMN = {"jobs": "submit_time", "services": "time", "requests": "arrival_time"}
@@ -110,7 +110,7 @@ def _check(table: pa.Table, table_schema: Table, source: str) -> tuple[pa.Table,
             violations.append(f"{source}: column {name}: there {found.count(name)} times, must be there once")
         elif name not in known:
             columns[name] = table[name]
-    violations += [f"{source}: {problem}" for problem in _check_across(columns, table_schema)]
+    violations += [f"{source}: {problem}" for problem in _check_across(columns)]
     cast = pa.table(columns) if columns else table.select([])
     return cast.replace_schema_metadata(table.schema.metadata), violations
 
@@ -262,7 +262,7 @@ def _check_bounds(values: pa.ChunkedArray, column: Column) -> list[str]:
     return problems
 
 
-def _check_across(columns: Mapping[str, Any], table_schema: Table) -> list[str]:
+def _check_across(columns: Mapping[str, Any]) -> list[str]:
     """The rules that tie columns of one row together."""
     problems = []
     have = columns.keys()
@@ -273,7 +273,7 @@ def _check_across(columns: Mapping[str, Any], table_schema: Table) -> list[str]:
             row = int(np.argmax(bad))
             problems.append(f"column gpu_milli, {rows_text(bad)}: {share[row]} with gpus = {gpus[row]}, "
                             f"must be {MILLI} unless gpus = 1 (only a single GPU can be shared)")
-    if table_schema is JOBS and {"submit_time", "end_time"} <= have:
+    if {"submit_time", "end_time"} <= have:
         end = columns["end_time"]
         bad = (_filled(end) <= _filled(columns["submit_time"])) & end.is_valid().to_numpy()
         if bad.any():

@@ -16,6 +16,11 @@ from harness.tables.sniff import one_line, read_head, seems
 
 METADATA_KEY = b"harness"
 
+ROW_GROUP = 262_144
+"""Rows of a row group of the files we write."""
+
+FORMAT: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+
 
 def read_trace(path: str | Path, kind: str | None = None) -> pa.Table:
     """The trace in ``path``: schema columns first (defaults applied), then the unknown ones as they are.
@@ -60,28 +65,58 @@ def write_table(table: pa.Table, path: str | Path, metadata: Mapping[str, Any] |
     The same table and metadata give the same bytes. ``metadata`` (values that JSON can hold) goes into the schema metadata under
     the key ``harness``. Missing folders are made. Raises BadInput when the place cannot be written.
     """
-    packed = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()} if metadata else None
-    plain = table.replace_schema_metadata(packed)
-    write_atomically(path, lambda temporary: pq.write_table(plain, temporary, compression="zstd", write_page_checksum=True))
+    plain = table.replace_schema_metadata(_packed(metadata))
+    write_atomically(path, lambda temporary: pq.write_table(plain, temporary, ROW_GROUP, **FORMAT))
+
+
+class TableWriter:
+    """Writes a table that comes in pieces: the same bytes as ``write_table`` of them below each other, with the same ``metadata``.
+
+    At least one piece must be written. Meant for a folder that gets its name when it is whole.
+    """
+
+    def __init__(self, path: Path, metadata: Mapping[str, Any] | None = None):
+        self.path, self.file, self.waiting = path, None, []
+        self.packed = _packed(metadata)
+
+    def write(self, piece: pa.Table) -> None:
+        self.waiting.append(piece.replace_schema_metadata(self.packed))
+        while sum(table.num_rows for table in self.waiting) >= ROW_GROUP:
+            self._row_group()
+
+    def _row_group(self) -> None:
+        whole = pa.concat_tables(self.waiting).combine_chunks()
+        if self.file is None:
+            self.file = pq.ParquetWriter(self.path, whole.schema, **FORMAT)
+        self.file.write_table(whole.slice(0, ROW_GROUP), ROW_GROUP)
+        self.waiting = [whole.slice(ROW_GROUP)] if whole.num_rows > ROW_GROUP else []
+
+    def close(self) -> None:
+        if self.waiting and (self.file is None or sum(table.num_rows for table in self.waiting)):
+            self._row_group()
+        if self.file is not None:
+            self.file.close()
 
 
 def write_batches(batches: Iterable[pa.Table], path: str | Path, metadata: Mapping[str, Any]) -> pa.Schema:
-    """``write_table`` for a trace that comes in tables (at least one), a row group each, one of which is in memory at a time.
-
-    The schema written.
-    """
-    packed = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
-    rest = iter(batches)
-    first = next(rest).replace_schema_metadata(packed)
+    """``write_table`` for a trace that comes in pieces (at least one), with the same bytes; returns the schema of the pieces."""
+    schemas: list[pa.Schema] = []
 
     def write(temporary: Path) -> None:
-        with pq.ParquetWriter(temporary, first.schema, compression="zstd", write_page_checksum=True) as writer:
-            writer.write_table(first)
-            for batch in rest:
-                writer.write_table(batch.replace_schema_metadata(packed))
+        writer = TableWriter(temporary, metadata)
+        try:
+            for batch in batches:
+                schemas[:] = [batch.schema]
+                writer.write(batch)
+        finally:
+            writer.close()
 
     write_atomically(path, write)
-    return first.schema
+    return schemas[0]
+
+
+def _packed(metadata: Mapping[str, Any] | None) -> dict[bytes, bytes] | None:
+    return {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()} if metadata else None
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:

@@ -15,6 +15,7 @@ from harness.errors import BadInput
 from harness.workload.parameters import typed
 
 if TYPE_CHECKING:
+    from harness.tables import TraceFile
     from harness.topology import Cluster
 
 COMMANDS = ("embedded",)
@@ -45,3 +46,10 @@ def load(name: str, mapping: Mapping[str, Any], cluster: "Cluster", seed: int) -
     """
     params = parameters(name, mapping)
     return generators()[name].generate(params, cluster, seed)
+
+
+def stream(name: str, mapping: Mapping[str, Any]) -> "TraceFile | None":
+    """The trace of generator ``name`` as a file, when it is to be read block by block instead of loaded. Raises BadInput as ``load``."""
+    params = parameters(name, mapping)
+    module = generators()[name]
+    return module.streamed(params) if hasattr(module, "streamed") else None

@@ -4,7 +4,7 @@ The steps, in this order: read, expand services to jobs, keep the rows that matc
 zero, squeeze the clock, scale the load, map classes. With the default parameters the trace passes unchanged but for its order.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import floor
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,16 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.schema import JOBS, REQUESTS
-from harness.tables import TIME_COLUMN, checked, kind_of, own_blocks, read_trace
+from harness.tables import TIME_COLUMN, TraceFile, checked, kind_of, own_blocks, read_trace
 from harness.workload.classes import apply_rules, matching
 from harness.workload.common import Stream, check_number, generator, in_order, milliseconds
 from harness.workload.services import expand
 
 if TYPE_CHECKING:
     from harness.topology import Cluster
+
+STREAMED_ROWS = 4_000_000
+"""From so many rows on, a trace of jobs that is taken as it is is streamed."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Params:
     jitter_s: an added copy is submitted up to that much later than its original, uniformly; past the end of the trace it wraps
         around (s).
     map: rules that set columns of matching rows, such as the priority of a class (see harness.workload.classes).
+    stream: whether the trace is read block by block while it is replayed, in memory that does not grow with it; it must be sorted by
+        submit_time, and no other parameter but path may be set. null: when it is so, and has 4,000,000 rows or more.
     """
 
     path: str | None = None
@@ -52,6 +57,7 @@ class Params:
     load_scale: float = 1.0
     jitter_s: float = 3600.0
     map: list[dict[str, Any]] = field(default_factory=list)
+    stream: bool | None = None
 
 
 def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
@@ -76,6 +82,26 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
     if params.map:
         trace = checked(apply_rules(trace, schema_table, params.map, seed), schema_table, f"{params.path} after workload.map")
     return trace.combine_chunks()
+
+
+def streamed(params: Params) -> TraceFile | None:
+    """The trace as a file to be read block by block; None when it is to be loaded whole.
+
+    Raises BadInput when it should be streamed and cannot be, and for a file that is no Parquet file.
+    """
+    if params.stream is False or not params.path:
+        return None
+    file = TraceFile(params.path)
+    if not params.stream and (file.rows < STREAMED_ROWS or JOBS[0].name not in file.columns):
+        return None
+    plain = Params(params.path, stream=params.stream)
+    steps = [f"workload.{step.name}" for step in fields(params) if getattr(params, step.name) != getattr(plain, step.name)]
+    if not steps and JOBS[0].name in file.columns and file.rows and file.in_order():
+        return file
+    if params.stream:
+        why = (f"{', '.join(steps)} cannot be applied to it" if steps else f"{params.path} must have jobs, sorted by submit_time")
+        raise BadInput(f"workload.stream=true: the trace is taken as it is, and {why}; leave workload.stream out to load it whole")
+    return None
 
 
 def _check(params: Params) -> None:

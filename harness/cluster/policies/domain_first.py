@@ -1,9 +1,10 @@
 """Domain-first victim search (ours): the winner of flextopo_exhaustive for every input, found without enumerating sets."""
 
-from harness.cluster.domain_search import search_domain_first
+from harness.cluster.domain_search import KEPT, search_domain_first
 
 PARAMS = {"alpha": 0.0, "rank_by": ("victims", "assigned")}
 ALPHA, RANK_BY = 0, 1
+CLASS_SERVER_STATE = KEPT
 
 
 def key(view, own, job):
@@ -11,4 +12,4 @@ def key(view, own, job):
 
 
 def victims(view, own, job, found):
-    return search_domain_first(view, job, found, own.params[ALPHA], own.params[RANK_BY] == 1, False)
+    return search_domain_first(view, own, job, found, own.params[ALPHA], own.params[RANK_BY] == 1, False)

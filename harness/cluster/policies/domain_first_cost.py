@@ -1,10 +1,11 @@
 """Domain-first victim search that weighs lost work (ours): rank by T, then by the GPU seconds that the eviction loses, restarts
 included, then by the ordinary tie rules."""
 
-from harness.cluster.domain_search import search_domain_first
+from harness.cluster.domain_search import KEPT, search_domain_first
 
 PARAMS = {"rank_by": ("victims", "assigned")}
 RANK_BY = 0
+CLASS_SERVER_STATE = KEPT
 
 
 def key(view, own, job):
@@ -12,4 +13,4 @@ def key(view, own, job):
 
 
 def victims(view, own, job, found):
-    return search_domain_first(view, job, found, 0.0, own.params[RANK_BY] == 1, True)
+    return search_domain_first(view, own, job, found, 0.0, own.params[RANK_BY] == 1, True)

@@ -1,0 +1,149 @@
+"""A replay that holds a window of its trace is the replay of the whole trace: bit for bit, for every policy and window."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine_run import RULES, cluster_of, trace_of
+from harness.cluster.build import Requests, Rules
+from harness.cluster.hooks import load_policy, policy_names
+from harness.cluster.log import HOLDER, PREEMPTOR, VICTIM_FROM, WALL
+from harness.cluster.outcome import Outcome
+from harness.cluster.replay import replay
+from harness.cluster.state import Array, Table
+from harness.cluster.window import replay_in_window
+from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
+from harness.stream import replay_to_files
+from harness.tables import TraceFile, read_trace, write_table
+from naive import DEFAULTS
+from worlds import World, world
+
+IN_DEFAULT_RUN = 12
+OF_WINDOW = ("first_instance", "end_instance")
+"""Fields of a job that say where it is in the tables."""
+
+
+class Collected:
+    """A sink that keeps everything, by rows of the trace."""
+
+    def __init__(self):
+        self.jobs: dict[int, Any] = {}
+        self.servers: dict[int, list[int]] = {}
+        self.log: dict[str, list] = {name: [] for name in ("rows", "numbers", "victims", "attempts", "held")}
+        self.windows = 0
+
+    def opened(self, first_row: int, jobs: Table) -> None:
+        self.windows += 1
+
+    def logged(self, piece: Outcome, rows: Array) -> None:
+        log, size = piece.log, piece.log.size
+        named, held, attempts = log.rows[:size[0]].copy(), log.held[:size[3]].copy(), log.attempts[:size[2]].copy()
+        named[:, PREEMPTOR] = rows[named[:, PREEMPTOR]]
+        named[:, VICTIM_FROM] += len(self.log["victims"])
+        held[:, HOLDER] = rows[held[:, HOLDER].astype(int)]
+        attempts[:, 0] = rows[attempts[:, 0].astype(int)]
+        for name, part in (("rows", named), ("numbers", log.numbers[:size[0]]), ("victims", rows[log.victims[:size[1]]]),
+                           ("attempts", attempts), ("held", held)):
+            self.log[name] += part.tolist()
+
+    def left(self, rows: Array, jobs: Table, ran_on: Array, end: float) -> None:
+        at = 0
+        for row, job in zip(rows.tolist(), jobs, strict=True):
+            assert row not in self.jobs
+            self.jobs[row] = job
+            self.servers[row] = ran_on[at:at + job.end_instance - job.first_instance].tolist()
+            at += job.end_instance - job.first_instance
+        assert at == len(ran_on)
+
+
+def sorted_trace(jobs: list[dict[str, Any]]) -> pa.Table:
+    return trace_of(sorted(jobs, key=lambda job: job["submit_time"]))
+
+
+def setting(drawn: World, policy: str) -> tuple[pa.Table, Any, Any, Rules]:
+    """Trace in order of arrival, cluster, policy and rules of a world."""
+    jobs, servers, options = drawn
+    chosen = {**DEFAULTS, **options}
+    rules = Rules(**{name: chosen.pop(name) for name in RULES})
+    params = {name: value for name, value in chosen.items() if name in load_policy(policy).params}
+    return sorted_trace(jobs), cluster_of(servers), load_policy(policy, params=params), rules
+
+
+def differences(drawn: World, policy: str, rows: int) -> list[str]:
+    """What differs between the replay of the whole trace and one that is given ``rows`` rows at a time."""
+    trace, cluster, chosen, rules = setting(drawn, policy)
+    whole = replay(trace, cluster, chosen, rules)
+    requests, found = Requests(), Collected()
+    for at in range(0, trace.num_rows, rows):
+        requests.number(trace.slice(at, rows))
+    last = replay_in_window((trace.slice(at, rows) for at in range(0, trace.num_rows, rows)), requests, cluster, chosen, rules, found)
+    unlike = [name for name in ("events", "decisions", "end", "capped", "reasons") if getattr(whole, name) != getattr(last, name)]
+    for row, job in found.jobs.items():
+        theirs = whole.state.jobs[row]
+        unlike += [f"job {row}, {name}: {theirs[name]} is not {job[name]}" for name in job.dtype.names
+                   if name not in OF_WINDOW and not np.array_equal(theirs[name], job[name], equal_nan=True)]
+        servers = whole.state.instances.ran_on[theirs.first_instance:theirs.end_instance].tolist()
+        unlike += [f"job {row}, servers: {servers} is not {found.servers[row]}"] if servers != found.servers[row] else []
+    unlike += [] if len(found.jobs) == trace.num_rows else ["jobs are missing"]
+    log = whole.log
+    for kind, name in enumerate(("rows", "victims", "attempts", "held")):
+        theirs = getattr(log, name)[:log.size[kind]].tolist()
+        unlike += [f"log, {name}"] if theirs != found.log[name] else []
+    numbers = np.array(found.log["numbers"]).reshape(-1, 3)
+    unlike += ["log, numbers"] if not np.array_equal(np.delete(numbers, WALL, 1), np.delete(log.numbers[:log.size[0]], WALL, 1)) else []
+    return unlike
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_any_window_gives_the_same_replay(policy: str):
+    for seed in range(IN_DEFAULT_RUN):
+        for rows in (1, 3, 13):
+            assert differences(world(seed), policy, rows) == [], f"world {seed}, {rows} rows at a time"
+
+
+def tables(folder: Path) -> dict[str, Any]:
+    """The bytes of a cell's jobs and utilization tables, its preemptions without the column of wall time, and its metrics."""
+    preemptions = pq.read_table(folder / "preemptions.parquet")
+    metrics = json.loads((folder / "summary.json").read_text())
+    del metrics["search_wall_us_p50"]
+    return {"jobs": (folder / "jobs.parquet").read_bytes(), "utilization": (folder / "utilization.parquet").read_bytes(),
+            "preemptions": preemptions.drop(["search_wall_us"]), "metrics": metrics}
+
+
+def written(drawn: World, policy: str, folder: Path, warmup_s: float, interval_s: float | None) -> tuple[Path, Path]:
+    """Folders of the tables of one world, replayed at once and streamed."""
+    trace, cluster, chosen, rules = setting(drawn, policy)
+    trace = trace.append_column("evictions", pa.array([f"row {row}" for row in range(trace.num_rows)]))
+    write_table(trace, folder / "trace.parquet")
+    once, streamed = folder / "once", folder / "streamed"
+    once.mkdir()
+    streamed.mkdir()
+    outcome = replay(read_trace(folder / "trace.parquet"), cluster, chosen, rules)
+    jobs, utilization = jobs_table(outcome), utilization_table(outcome, interval_s, warmup_s)
+    metrics = summary(outcome, cluster, jobs, utilization, warmup_s)
+    write_table(jobs, once / "jobs.parquet")
+    write_table(preemptions_table(outcome), once / "preemptions.parquet")
+    done = replay_to_files(TraceFile(folder / "trace.parquet"), cluster, chosen, rules, streamed, warmup_s, interval_s)
+    assert [path.name for path in streamed.iterdir() if path.name.startswith(".")] == []
+    for place, used, found in ((once, utilization, metrics), (streamed, done.utilization, done.metrics)):
+        write_table(used, place / "utilization.parquet")
+        (place / "summary.json").write_text(json.dumps(found))
+    assert list(metrics) == list(done.metrics)
+    return once, streamed
+
+
+@pytest.mark.parametrize("policy", ("fifo", "easy_backfill", "godel", "domain_first"))
+def test_a_streamed_cell_writes_the_same_tables(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for seed in range(12):
+        for rows in (1, 4, 7):
+            monkeypatch.setattr("harness.tables.parquet.ROW_GROUP", rows)
+            monkeypatch.setattr("harness.metrics.stream.READ_AT_ONCE", rows)
+            folder = tmp_path / f"{seed}-{rows}"
+            folder.mkdir()
+            once, streamed = written(world(seed), policy, folder, *((0.0, None) if seed % 2 else (5.0, 3.0)))
+            assert tables(once) == tables(streamed), f"world {seed}, {rows} rows at a time"
