@@ -121,7 +121,7 @@ def test_real_azure(shared_traces: Path, service: str, rows: int, span: float, r
     shares = (0.0, 0.5, 0.99, 1.0)
     assert lower(table, "prompt_tokens", *shares) == context and lower(table, "output_tokens", *shares) == generated
     assert counted(report, "failures").endswith(": 0 dropped") and counted(report, "repetitions").endswith(": 0 kept")
-    assert not [line for line in report if "not sorted" in line] and "2023-11-16" in counted(report, "time 0")
+    assert not [line for line in report if "before the row above" in line] and "2023-11-16" in counted(report, "time 0")
     assert service == "conv" or times[1] == 0.052  # 18:17:03.9799600 and 18:17:04.0319600
 
 
@@ -148,6 +148,9 @@ def test_burstgpt_keeps_its_midnight_and_drops_failures(tmp_path: Path):
     assert column(kept, "output_tokens")[-1] == 1 and counted(report, "failures").endswith(": 1 raised to 1 token")
     with pytest.raises(BadInput, match="row 3: no prompt or no output tokens"):
         run("burstgpt", tmp_path / "file.csv", zero_tokens="refuse")
+    assert counted(report, "before the row above").startswith("requests that come before the row above in their file: 1,")
+    with pytest.raises(BadInput, match="row 1: comes before the row above, must be sorted by arrival"):
+        run("burstgpt", tmp_path / "file.csv", unsorted="refuse")
     with pytest.raises(BadInput, match="column Timestamp, row 1: -5.0, must be a number >= 0"):
         run("burstgpt", written(tmp_path, BURST.replace("\n5,GPT", "\n-5,GPT")))
 

@@ -36,16 +36,25 @@ def imports(sizes: Sizes, folder: Path) -> Iterator[Row]:
 
 
 def request_imports(sizes: Sizes, folder: Path) -> Iterator[Row]:
-    """``sizes.request_rows`` requests of two services on one clock, each in order in a file of its own, as Azure's of 2024 are."""
+    """``sizes.request_rows`` requests."""
+    yield from _requests(sizes.request_rows, folder)
+
+
+def large_request_imports(sizes: Sizes, folder: Path) -> Iterator[Row]:
+    """``sizes.large_requests`` requests."""
+    yield from _requests(sizes.large_requests, folder)
+
+
+def _requests(rows: int, folder: Path) -> Iterator[Row]:
+    """Requests of two services on one clock, each in order in a file of its own, as Azure's of 2024 are."""
     paths, out = [folder / f"AzureLLMInferenceTrace_{service}_1week.csv" for service in ("code", "conv")], folder / "requests.parquet"
     for number, (path, share) in enumerate(zip(paths, (0.38, 0.62), strict=True)):
-        write_azure(path, int(sizes.request_rows * share), number)
+        write_azure(path, int(rows * share), number)
     text = sum(path.stat().st_size for path in paths) / 2**20
     taken = cost([sys.executable, "-m", "harness.traces_app", "import", "azure-llm", *map(str, paths), "-o", str(out)])
-    what = f"import of {sizes.request_rows:,} requests of two services, azure-llm"
+    what = f"import of {rows:,} requests of two services, azure-llm"
     yield Row(f"{what}: peak memory", taken.peak_mib, "MiB", TARGET_MIB, detail=f"{text:,.0f} MiB of text")
-    yield Row(what, sizes.request_rows / taken.wall_s, "rows/s", of_machine=True,
-              detail=f"{taken.wall_s:.1f} s, {taken.cpu_s:.1f} s of processor time")
+    yield Row(what, rows / taken.wall_s, "rows/s", of_machine=True, detail=f"{taken.wall_s:.1f} s, {taken.cpu_s:.1f} s of processor time")
     for path in (*paths, out):
         path.unlink()
 

@@ -45,9 +45,9 @@ def prefix_requests(paths: Sequence[Path], options: PrefixOptions, prefix: str, 
     for chunk in read_json_lines(paths, FIELDS | dict(carried), REQUIRED):
         tally.file(chunk)
         service = bare_name(chunk.path) if options.service == "auto" else options.service
-        times = numbers(chunk.table, "timestamp", chunk.source, low=0) * unit_s
+        ticks = times = numbers(chunk.table, "timestamp", chunk.source, low=0) * unit_s
         if options.ticks == "spread":
-            times = times + random.random(len(times)) * options.tick_s
+            times = ticks + random.random(len(ticks)) * options.tick_s
         prompt = tokens(chunk, "input_length")
         hashes, lengths = _hashes(chunk.table["hash_ids"], list(paths).index(chunk.path), chunk.source)
         tally.add(f"prefix blocks of {block_tokens} tokens; not ceil(prompt / {block_tokens}) of them in {{:,}} rows",
@@ -55,7 +55,7 @@ def prefix_requests(paths: Sequence[Path], options: PrefixOptions, prefix: str, 
         rows.add(chunk.number, chunk.source, {
             "arrival_time": times, "prompt_tokens": prompt, "output_tokens": tokens(chunk, "output_length"),
             "service": pa.repeat(service, chunk.rows), "prefix_hashes": hashes, **{name: chunk.table[name] for name in carried},
-        })
+        }, ticks)
     if len(paths) > 1:
         tally.say("hash ids mean something in their own file only: those of each further file were shifted, so that none are equal")
     if options.ticks == "spread":

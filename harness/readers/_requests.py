@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from harness.errors import BadInput
 from harness.readers._csv import Chunk
 from harness.readers._options import option
-from harness.readers._rules import DUPLICATES, DUPLICATES_HELP, Tally, numbers
+from harness.readers._rules import DUPLICATES, DUPLICATES_HELP, UNSORTED, UNSORTED_HELP, Tally, numbers
 from harness.readers._spool import ROW, Spool, hashes
 from harness.schema import REQUESTS
-from harness.tables import fill_defaults
+from harness.tables import fill_defaults, rows_text
 
 ZEROS = ("drop", "raise_to_1", "refuse")
 MOST_TOKENS = 2**31 - 1
@@ -31,6 +31,7 @@ class RequestOptions:
     zero_tokens: str = option("drop", "requests without prompt or without output tokens (failures): drop them, raise_to_1, or refuse "
                               "the file", ZEROS)
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
 
 
 class RequestRows:
@@ -41,9 +42,20 @@ class RequestRows:
         self.tally, self.options, self.prefix = tally, options, prefix
         self.spool = Spool(COUNTED, "arrival_time")
         self.services: Counter[str] = Counter()
+        self._reached: dict[str, float] = {}
 
-    def add(self, number: int, source: str, columns: Mapping[str, Any]) -> None:
-        """Further requests, the first of them number ``number`` of all: arrival_time (s), prompt_tokens, output_tokens, and others."""
+    def add(self, number: int, source: str, columns: Mapping[str, Any], in_file: np.ndarray | None = None) -> None:
+        """Further requests, the first of them number ``number`` of all: arrival_time (s), prompt_tokens, output_tokens, and others.
+
+        ``in_file``: the times as the file has them, when they are not those.
+        """
+        file = source.partition(", counted from row")[0]
+        times = np.concatenate([[self._reached.get(file, -np.inf)], columns["arrival_time"] if in_file is None else in_file])
+        back = np.diff(times) < 0
+        self._reached[file] = float(times[-1])
+        if back.any() and self.options.unsorted == "refuse":
+            raise BadInput(f"{source}: {rows_text(back)}: comes before the row above, must be sorted by arrival (--unsorted sort sorts)")
+        self.tally.add("requests that come before the row above in their file: {:,}, sorted, ties in file order", back.sum())
         without = (columns["prompt_tokens"] == 0) | (columns["output_tokens"] == 0)
         if without.any() and self.options.zero_tokens == "refuse":
             raise BadInput(f"{source}: row {int(np.argmax(without))}: no prompt or no output tokens, must be at least 1 of each "
@@ -66,8 +78,6 @@ class RequestRows:
         again = seen.repeated()
         self.tally.add(f"exact repetitions of an earlier request: {{:,}} {'kept' if self.options.duplicates == 'keep' else 'dropped'}",
                        len(again), always=True)
-        if not self.spool.sorted:
-            self.tally.say("not sorted by arrival (or several files): sorted, ties in file order")
         self.tally.say(f"arrivals: at {seen.instants:,} instants up to {seen.last - origin:,.3f} s, at most {seen.most:,} at one "
                        f"(at {seen.most_at - origin:,.3f} s)")
         if len(self.services) > 1:

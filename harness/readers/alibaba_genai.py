@@ -26,7 +26,18 @@ from harness.errors import BadInput
 from harness.readers._csv import header_of, read_chunks
 from harness.readers._jobs import JobRows
 from harness.readers._options import option
-from harness.readers._rules import DUPLICATES, DUPLICATES_HELP, NONPOSITIVE, NONPOSITIVE_HELP, Tally, numbers, positive_runs, words
+from harness.readers._rules import (
+    DUPLICATES,
+    DUPLICATES_HELP,
+    NONPOSITIVE,
+    NONPOSITIVE_HELP,
+    UNSORTED,
+    UNSORTED_HELP,
+    Tally,
+    numbers,
+    positive_runs,
+    words,
+)
 from harness.readers._spool import Spool
 from harness.readers._times import TZ_HELP, Clock
 
@@ -54,6 +65,7 @@ class Options:
     tz: str = option("none", TZ_HELP)
     failed: str = option("keep", "FAILED requests", ("keep", "drop"))
     duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
+    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     priority: int = option(0, "priority of every job")
 
@@ -65,7 +77,7 @@ def read(paths: Sequence[Path], options: Options) -> tuple[Spool, list[str]]:
     for path in paths:
         if {"timestamp_anon", "value"} <= set(header_of(path)):
             raise BadInput(f"{path}: is a metric series (timestamp_anon, value), not requests; the request file has {', '.join(REQUIRED)}")
-    jobs = JobRows(paths, tally, options.duplicates, names="made")
+    jobs = JobRows(paths, tally, options, names="made")
     for chunk in read_chunks(paths, COLUMNS, REQUIRED):
         tally.file(chunk)
         table, source = chunk.table, chunk.source

@@ -10,7 +10,7 @@ Columns: TIMESTAMP, ContextTokens (prompt), GeneratedTokens (output). Oddities, 
 - 2024: the times state their offset (+00:00), and some have no fraction; ``tz`` is refused.
 - No request id: azure-N, N the row from 0, counted on through the files. No user, session or prefix: prefix caches see nothing.
 - A request without prompt or output tokens: dropped, see ``zero_tokens``. An exact repetition: kept, see ``duplicates``.
-- Not in order of arrival: sorted, ties in file order.
+- Not in order of arrival: sorted, ties in file order, or ``unsorted=refuse``.
 """
 
 import re
