@@ -3,7 +3,7 @@
 import numpy as np
 
 from harness.jit import entry
-from harness.serving.log import SPANS, STAYS, STEP, Log
+from harness.serving.log import STEP, Log, spans_of, stays_of
 from harness.serving.state import Array, Table
 
 QUANTILE = 0.99
@@ -11,7 +11,7 @@ QUANTILE = 0.99
 
 def times_between_tokens(log: Log, requests: Table, replicas: int) -> tuple[Array, Array]:
     """Mean and 99th percentile (linear) of the times between the tokens of each request (Q,), s; nan with fewer than two tokens."""
-    spans, stays = log.spans[: log.size[SPANS]], log.stays[: log.size[STAYS]]
+    spans, stays = spans_of(log), stays_of(log)
     tokens = np.flatnonzero((spans.kind == STEP) & (spans.batch > 0))
     replica = spans.replica[tokens]
     ends = spans.end[tokens][np.argsort(replica, kind="stable")]
