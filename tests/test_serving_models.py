@@ -5,8 +5,8 @@ import pytest
 
 from harness.errors import BadInput
 from harness.serving.pool import parse
-from harness.serving.speed import prefill_s, step_s
-from serving_worlds import EXACT, facts, pool
+from harness.serving.speed import step_s
+from serving_worlds import EXACT, facts, play, pool
 
 SPLITWISE = {"splitwise_a100": {1024: 161, 2048: 283, 4096: 708, 8192: 1781}, "splitwise_h100": {1024: 78, 2048: 134, 4096: 376, 8192: 832}}
 """Measured prompts of Llama-2-70B on 8 GPUs, ms."""
@@ -101,10 +101,10 @@ def test_offloading_is_hyperbolic_and_steepest_near_the_whole_model_on_the_gpu()
     assert (np.diff(rate) > 0).all() and (np.diff(rate, 2) > 0).all()
 
 
-def test_prefill_seconds_are_those_of_a_lone_prompt():
-    where = pool()
-    view = Rows(where)
-    assert plain(prefill_s)(view, 0, 1, 700) == step(view, view.row[0, 1], 1, 700, 0.5 * 700**2, 0, 0, 700)
+def test_a_lone_prompt_takes_the_seconds_of_its_step():
+    where = pool(prefill="whole")
+    requests = play([(0, 700, 1)], where).state.shown.requests
+    assert requests.first_token[0] == pytest.approx(prompt_ms(where, 700) / 1e3, rel=1e-12)
 
 
 @pytest.mark.parametrize("keys, message", [

@@ -27,9 +27,11 @@ def draw(frontier: pd.DataFrame, note: str = "") -> Figure:
             points = points.sort_values("externality")
             axes.plot(points["externality"], points["throughput"], color=look.colour, linestyle=look.line, marker=look.mark)
             if rule == "ISJL":
-                for row in points.itertuples():
-                    text = "no limit" if row.delta == float("inf") else f"delta {row.delta:g}"
-                    axes.annotate(text, (float(row.externality), float(row.throughput)), (6, -10), textcoords="offset points", fontsize=8)  # type: ignore[arg-type]
+                for i, (_, row) in enumerate(points.iterrows()):
+                    text = "no limit" if row["delta"] == float("inf") else f"delta {row['delta']:g}"
+                    above = i % 2 == 0
+                    axes.annotate(text, (row["externality"], row["throughput"]), (0, 8 if above else -14), textcoords="offset points",
+                                  ha="center", fontsize=8)
         axes.set_xlabel("externality (larger caches met, over own)")
         axes.set_ylabel("throughput against LJF")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

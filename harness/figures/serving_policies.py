@@ -42,7 +42,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             if logarithmic and len(ends) and ends.max() > 20 * ends.min():
                 log_axis(axes, float(ends.min()) / 1.5, float(ends.max()) * 1.5)
             else:
-                axes.set_xlim(0, 1.1 * float(ends.max()) if len(ends) else 1)
+                axes.set_xlim(0, 1.2 * float(ends.max()) if len(ends) else 1)
             axes.set_xlabel(text)
     return figure
 

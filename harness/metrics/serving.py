@@ -1,7 +1,6 @@
 """Utilization and summary of a serving cell: exact, from every step of the log."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,7 @@ from harness import schema
 from harness.metrics.requests import slo_met, status_words
 from harness.metrics.spans import integrals
 from harness.metrics.utilization import interval_edges
-from harness.serving.log import OPERATION_SPAN, SPANS, STEP
+from harness.serving.log import OPERATION_SPAN, SPANS, STEP, spans_of
 from harness.serving.outcome import Outcome
 from harness.serving.state import FINISHED, REJECTED, SWITCHES, UNSUBMITTED, Array
 
@@ -29,8 +28,7 @@ Value = float | int | bool | None
 def serving_utilization(outcome: Outcome, interval_s: float | None = None, warmup_s: float = 0.0) -> pa.Table:
     """schema.SERVING_UTILIZATION over [warmup_s, end of the replay) in steps of ``interval_s``, by default a 200th of that."""
     edges = interval_edges(warmup_s, outcome.end, interval_s)
-    spans: Any = outcome.log.spans[: outcome.log.size[SPANS]]
-    view = outcome.state.shown
+    spans, view = spans_of(outcome.log), outcome.state.shown
     duration = spans.end - spans.begin
     step = spans.kind == STEP
     prompts = (spans.prompts > 0) | (spans.kind == OPERATION_SPAN)

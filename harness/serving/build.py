@@ -90,7 +90,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     for column, default in (("ttft_slo_s", pool.ttft_slo_s), ("tbt_slo_s", pool.tbt_slo_s)):
         own = trace[column].to_numpy(zero_copy_only=False).astype(float)[order]
         setattr(requests, column.removesuffix("_s"), np.where(np.isnan(own), np.inf if default is None else default, own))
-    requests.status, requests.gang = UNSUBMITTED, 1
+    requests.status, requests.gang = np.full(n, UNSUBMITTED), 1
     for name in ("replica", "mate", "ahead", "behind"):
         setattr(requests, name, NOBODY)
     for name in ("start", "first_token", "decode_start", "finish"):
@@ -111,7 +111,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     if gangs and m > MOST_REPLICAS:
         raise BadInput(f"pool.replicas={m}: a policy with gangs takes at most {MOST_REPLICAS}")
     need = -(-(requests.prompt + work.output) // pool.block)
-    requests.status[need > pool.blocks * (first_decoder if gangs else 1)] = REJECTED
+    requests["status"][need > pool.blocks * (first_decoder if gangs else 1)] = REJECTED
 
     coef, limit, row, switching = pool.tables()
     models = np.zeros(len(switching), MODEL).view(np.recarray)
@@ -125,7 +125,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     count[WHOLE] = pool.prefill == "whole"
     count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
     count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
-    count[FINISHED_N] = int((requests.status == REJECTED).sum())
+    count[FINISHED_N] = int((requests["status"] == REJECTED).sum())
     table = np.zeros(len(tenants.dictionary) + 1, TENANT).view(np.recarray)
     members = np.full((m, pool.batch), NOBODY, np.int64)
     view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,

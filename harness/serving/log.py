@@ -3,7 +3,7 @@
 When there might not be room for what one instant adds, the engine leaves the loop and the log is doubled outside.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,16 @@ def doubled(log: Log) -> Log:
     larger.spans[: log.size[SPANS]] = log.spans[: log.size[SPANS]]
     larger.stays[: log.size[STAYS]] = log.stays[: log.size[STAYS]]
     return larger
+
+
+def spans_of(log: Log) -> Any:
+    """The spans that were written (n,), SPAN."""
+    return log.spans[: log.size[SPANS]]
+
+
+def stays_of(log: Log) -> Any:
+    """The stays that were written (n,), STAY."""
+    return log.stays[: log.size[STAYS]]
 
 
 @inlined

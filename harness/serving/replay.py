@@ -10,7 +10,7 @@ from harness.errors import InvalidIntention
 from harness.serving import engine
 from harness.serving.build import build_state
 from harness.serving.hooks import Policy
-from harness.serving.log import STAYS, Log, add_stay, doubled, new_log
+from harness.serving.log import STAYS, Log, doubled, new_log
 from harness.serving.outcome import Outcome
 from harness.serving.pool import Pool
 from harness.serving.queue import new_calendar
@@ -64,7 +64,8 @@ def _close(view: View, log: Log) -> Log:
         log = doubled(log)
     for q in inside:
         r, ordinal = requests.replica[q], view.replicas.ordinal[requests.replica[q]]
-        add_stay(log, q, r, requests.since[q], ordinal, np.nan)
+        log.stays[log.size[STAYS]] = (q, r, requests.since[q], ordinal, np.nan)
+        log.size[STAYS] += 1
         requests.decoded[q] += ordinal - requests.since[q]
         requests.since[q] = ordinal
     return log

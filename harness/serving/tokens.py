@@ -1,11 +1,10 @@
 """Times between the tokens of each request, from the log: gathered after the replay, so that a step costs no work per request."""
 
-from typing import Any
 
 import numpy as np
 
 from harness.jit import entry
-from harness.serving.log import SPANS, STAYS, STEP, Log
+from harness.serving.log import STEP, Log, spans_of, stays_of
 from harness.serving.state import Array, Table
 
 QUANTILE = 0.99
@@ -13,8 +12,7 @@ QUANTILE = 0.99
 
 def times_between_tokens(log: Log, requests: Table, replicas: int) -> tuple[Array, Array]:
     """Mean and 99th percentile (linear) of the times between the tokens of each request (Q,), s; nan with fewer than two tokens."""
-    spans: Any = log.spans[: log.size[SPANS]]
-    stays: Any = log.stays[: log.size[STAYS]]
+    spans, stays = spans_of(log), stays_of(log)
     tokens = np.flatnonzero((spans.kind == STEP) & (spans.batch > 0))
     replica = spans.replica[tokens]
     ends = spans.end[tokens][np.argsort(replica, kind="stable")]
