@@ -1,6 +1,6 @@
 """The cells of a sweep: composed by Hydra once for every choice of groups, and handed to a launcher in batches.
 
-Beside app.py the only file that knows Hydra; docs/decisions/0004-sweeps.md says why it does not compose cell by cell.
+Beside app.py the only file that knows Hydra; docs/decisions/0007-sweeps.md says why it does not compose cell by cell.
 """
 
 import base64

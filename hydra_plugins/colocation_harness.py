@@ -6,7 +6,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
 
 class CellSweeper(BasicSweeper):
-    """Lists the cells as Hydra's basic sweeper does; docs/decisions/0004-sweeps.md says why it hands them out in batches."""
+    """Lists the cells as Hydra's basic sweeper does; docs/decisions/0007-sweeps.md says why it hands them out in batches."""
 
     def __init__(self, cells_per_job: int | None = None, params: dict[str, str] | None = None) -> None:
         super().__init__(max_batch_size=None, params=params)
