@@ -131,6 +131,16 @@ def test_tiers_prefer_victims_of_one_node():
         assert (row["victims"], row["level_victims"], row["hit_victims"]) == (["b0", "b2"], "socket", True)
 
 
+@pytest.mark.parametrize("policy", ["flextopo_exhaustive", "domain_first"])
+def test_the_later_pair_wins_though_an_earlier_one_is_met_first(policy: str):
+    # p wants 2 GPUs and 8 cores of a full server. From the latest start back a, b, c, d hold 1, 4, 4, 7 cores: {a, b} and {a, c} have too
+    # few, {a, d} has 8 and is the first pair that does, {b, c} has 8 too. Equal priorities and numbers; c started after d.
+    cores = {"d": 7, "c": 4, "b": 4, "a": 1}
+    jobs = [batch(name, at, cpus=float(cores[name])) for at, name in enumerate(cores)]
+    row = first_row([*jobs, job("p", 10, 5, 2, cpus=8.0, priority=1)], [server(4, cores=16)], policy)
+    assert row["victims"] == ["c", "b"]
+
+
 def test_alpha_weighs_priorities_against_tiers():
     # alpha = 1: S = 1 / sum, so the least sum wins whatever its tier: {b0, b7}, sum 0 + 2 * 2^31.
     paper, p = [server(8, numa=4, sockets=2)], job("p", 10, 5, 2, priority=5)

@@ -97,7 +97,7 @@ SABOTAGES = [
              "    state.version[s] += 1\n    if classes.milli", "    if classes.milli", (f"{WORLD}[domain_first-4]",)),
     Sabotage("domain-first: the bound on supersets is too tight", "domain_search.py",
              "bound[COUNT] += more\n", "bound[COUNT] += more + 1\n",
-             (f"{PREEMPTION}::test_servers_are_ranked_rule_by_rule[domain_first-latest earliest start]",)),
+             (f"{PREEMPTION}::test_the_later_pair_wins_though_an_earlier_one_is_met_first[domain_first]",)),
     Sabotage("packing: ties between servers go to the last", "packing.py", "if known[s, SCORE] > most:", "if known[s, SCORE] >= most:",
              (f"{PLACEMENT}::test_packing_prefers_used_gpus_then_used_servers",)),
     Sabotage("packing: a score outlives a change of the server", "packing.py", "version = view.version[s] + 1.0", "version = 1.0",

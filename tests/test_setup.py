@@ -103,7 +103,7 @@ def test_an_unusable_interpreter_is_one_clear_line(kind: str, tmp_path: Path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_ci_runs_tests_then_lint_then_a_quick_reproduction_then_notebooks():
+def test_ci_runs_everything_in_order():
     steps = re.findall(r"^step (.*)$", text(".ci/run"), re.MULTILINE)
-    assert steps == ["make test", "make lint", "make reproduce QUICK=1", "make notebooks"]
+    assert steps == ["make test", "make lint", "make reproduce QUICK=1", "make notebooks", "install_slurm", "make test-launchers"]
     assert "set -euo pipefail" in text(".ci/run")

@@ -203,7 +203,7 @@ def test_what_is_wrong_in_a_later_block_is_named(columns: dict[str, list], said:
 
 
 def test_names_with_the_same_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("harness.tables.blocks._hashes", lambda names: np.zeros(len(names), np.uint64))
+    monkeypatch.setattr("harness.tables.blocks.string_hashes", lambda names: np.zeros(len(names), np.uint64))
     assert sum(block.num_rows for block in read(trace_file(tmp_path / "trace.parquet", gpus=[1] * 9))) == 9
 
 

@@ -9,7 +9,7 @@ from harness.bench.sizes import Sizes
 from harness.cache import PACKAGE
 from harness.cluster.build import Rules
 from harness.readers import alibaba_openb
-from harness.tables import write_table
+from harness.tables import write_batches
 from harness.workload import load
 
 PODS = PACKAGE.parent.parent / "shared/traces/alibaba-openb-v2023"
@@ -25,8 +25,8 @@ def placements(sizes: Sizes, folder: Path) -> Iterator[Row]:
         file = PODS / f"openb_pod_list_{variant}.csv"
         trace = None
         if file.is_file():
-            table, _ = alibaba_openb.read([file], alibaba_openb.Options(times="static"))
-            write_table(table, folder / f"{variant}.parquet")
+            pods, _ = alibaba_openb.read([file], alibaba_openb.Options(times="static"))
+            write_batches(pods.batches(), folder / f"{variant}.parquet", {})
             trace = load("packing", {"path": str(folder / f"{variant}.parquet")}, cluster, SEED)
             trace = trace.slice(0, min(sizes.pods, trace.num_rows))
         for policy, target in POLICIES.items():
