@@ -102,7 +102,8 @@ def test_a_job_that_slurm_kills_is_rows_with_its_error(tmp_path: Path, slurm: sl
     """The second of two jobs kills itself in its only cell: the cell of the first is there, that of the second a failed row."""
     needs("submitit", "hydra_plugins.hydra_submitit_launcher", extra="slurm")
     deadly = tmp_path / "deadly.py"
-    deadly.write_text("import os\n\nos.environ.get('SLURM_ARRAY_TASK_ID') == '1' and os.kill(os.getpid(), 9)\n")
+    deadly.write_text("import os\n\nos.environ.get('SLURM_ARRAY_TASK_ID') == '1' and os.kill(os.getpid(), 9)\n"
+                      "\n\ndef key(view, own, job):\n    return 0.0\n")
     out = tmp_path / "out"
     done = harness("-m", "workload=paper_mix", "workload.preemptors=3", "cluster.servers=4", f"policy.file={deadly}", "seed=0,1",
                    "hydra/launcher=submitit_slurm", *QUEUE, *SLURM, "hydra.sweeper.cells_per_job=1",
