@@ -10,6 +10,7 @@ from harness.figures.style import BLUE, GREY, VERMILLION, Look, canvas, curve_ha
 
 CAPTION = """Means over seeds. Externality: how much larger the caches are that requests are batched with than their own, summed over
 steps, against their own. ISJL is a reconstruction from its abstract; its delta goes from 0 (LJF) to none."""
+RECONSTRUCTED = {"ISJL": "ISJL (reconstruction)"}
 LOOKS = {"LJF": Look(GREY, "", "s"), "ISJL": Look(BLUE, "-", "o"), "FCFS": Look(VERMILLION, "", "^")}
 
 
@@ -19,7 +20,8 @@ def draw(frontier: pd.DataFrame, note: str = "") -> Figure:
         raise NotDrawn("there is no frontier")
     best = frontier.loc[frontier["throughput"].idxmax()]
     with styled():
-        figure = canvas(2.9, f"{best['rule']} gains {100 * best['throughput']:.0f} % throughput over LJF at an externality of "
+        name = RECONSTRUCTED.get(str(best["rule"]), best["rule"])
+        figure = canvas(2.9, f"{name} gains {100 * best['throughput']:.0f} % throughput over LJF at an externality of "
                              f"{number(float(best['externality']))}", note)
         axes = figure.add_subplot()
         for rule, points in frontier.groupby("rule", sort=False):
@@ -35,5 +37,5 @@ def draw(frontier: pd.DataFrame, note: str = "") -> Figure:
         axes.set_xlabel("externality (larger caches met, over own)")
         axes.set_ylabel("throughput against LJF")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        legend_below(figure, [curve_handle(name, look) for name, look in LOOKS.items()])
+        legend_below(figure, [curve_handle(RECONSTRUCTED.get(name, name), look) for name, look in LOOKS.items()])
     return figure

@@ -99,7 +99,7 @@ LOOKS = {
     "long_fifo": Look(GREY, "-", "s"),
     "reservation": Look(VERMILLION, "-", "s"),
     "long_priority": Look(ORANGE, "-", "^"),
-    "ljf": Look(GREY, "--", "v"),
+    "ljf": Look(PURPLE, "--", "o"),
     "srpt": Look(SKY, "-.", "^"),
     "edf": Look(ORANGE, "--", "v"),
     "rps": Look(PURPLE, "-.", "v"),
