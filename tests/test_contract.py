@@ -80,11 +80,13 @@ def test_the_same_replay_gives_the_same_tables(policy: str, user_policy: str):
         assert digest((name, seed)) == digest((name, seed)), seed
 
 
+@pytest.mark.compiled
 def test_compiled_and_interpreted_code_give_the_same_tables(user_policy: str):
     other = json.loads(script("contract_cells.py", user_policy, *map(str, SEEDS), NUMBA_DISABLE_JIT="1" if JIT else "0"))
     assert other == {name: {str(seed): digest((name, seed)) for seed in SEEDS} for name in (*policy_names(), user_policy)}
 
 
+@pytest.mark.compiled
 def test_one_process_and_two_give_the_same_tables(user_policy: str):
     cells = [(name, seed) for seed in SEEDS for name in (*policy_names(), user_policy)]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:

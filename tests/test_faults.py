@@ -135,6 +135,7 @@ def some_of(slow: range, default: int) -> Iterator[object]:
         yield pytest.param(number, marks=() if number < default else pytest.mark.slow)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("moment", list(some_of(range(20), 6)))
 def test_a_killed_sweep_goes_on_where_it_was(moment: int, undisturbed: dict[str, dict[str, bytes]], tmp_path: Path):
     """Each moment is a seeded count of changes to the folder (about 11 per cell, 12 cells), so that it falls between any two of them."""
@@ -143,6 +144,7 @@ def test_a_killed_sweep_goes_on_where_it_was(moment: int, undisturbed: dict[str,
     check_after_kill(out, undisturbed)
 
 
+@pytest.mark.compiled
 def test_a_sweep_killed_by_the_clock_goes_on_where_it_was(undisturbed: dict[str, dict[str, bytes]], tmp_path: Path):
     """A kill in the midst of the replay of a later cell, wherever that is."""
     out = tmp_path / "out"
@@ -254,6 +256,7 @@ def test_a_damaged_note_of_a_failure_is_one_line_that_says_what_to_do(tmp_path: 
         aggregate(out)
 
 
+@pytest.mark.compiled
 def test_two_sweeps_in_one_folder_lose_nothing(undisturbed: dict[str, dict[str, bytes]], tmp_path: Path):
     """Two processes at once, a third of their cells the same: every cell is made once, and the summary has the union."""
     out = tmp_path / "out"

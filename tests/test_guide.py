@@ -13,6 +13,8 @@ import cluster_logs
 from harness.tables import metadata_of, read_trace
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+pytestmark = pytest.mark.compiled
 PAGE = (REPOSITORY / "docs/guide/replay-your-own-cluster.md").read_text(encoding="utf-8")
 COMMANDS = [line[2:] for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 PROGRAMS = {

@@ -15,6 +15,8 @@ import pytest
 import slurm_cluster
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+pytestmark = pytest.mark.compiled
 SWEEP = ("-m", "workload=paper_mix", "workload.preemptors=3", "cluster.servers=4", "policy=fifo,godel", "seed=range(3)")
 CELLS = 6
 TIMEOUT_S = 600

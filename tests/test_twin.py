@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import naive
 from builders import job, server
 from harness.cluster.hooks import policy_names
+from harness.jit import JIT
 from naive_policies import POLICIES
 from twin import complaint, report, shrunk
 from worlds import World, world, worlds
 
 POLICY = pytest.mark.parametrize("policy", policy_names())
-IN_DEFAULT_RUN, IN_LONG_RUN = 60, 1000
+IN_DEFAULT_RUN, IN_LONG_RUN = 60 if JIT else 6, 1000
 
 
 def agree(policy: str, seeds: range) -> None:
