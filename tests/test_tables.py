@@ -1,6 +1,7 @@
 """Traces on disk: what is accepted, what is cast, what each violation says, and that files are whole or absent."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -439,8 +440,8 @@ def test_a_cut_of_services_begins_with_the_replicas_in_force():
     ]
 
 
-def test_a_million_jobs_are_read_and_validated_in_time(tmp_path: Path):
-    """Measured 0.25 to 0.35 s on 2 cores (2026-11-30); the budget is 0.7 s, the bound leaves room for a busy machine."""
+def test_validation_costs_little_more_than_reading(tmp_path: Path):
+    """By processor time, side by side: a loop over rows in Python would take a hundred times as long as the plain read."""
     rows = 1_000_000
     rng = np.random.default_rng(0)
     write_table(
@@ -455,10 +456,13 @@ def test_a_million_jobs_are_read_and_validated_in_time(tmp_path: Path):
         ),
         tmp_path / "t.parquet",
     )
-    best = np.inf
-    for _ in range(3):
-        start = time.perf_counter()
-        table = read_trace(tmp_path / "t.parquet")
-        best = min(best, time.perf_counter() - start)
-    assert table.num_rows == rows
-    assert best < 1.5
+
+    def cost(work: Callable[[], pa.Table]) -> float:
+        taken = []
+        for _ in range(3):
+            start = time.process_time()
+            assert work().num_rows == rows
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    assert cost(lambda: read_trace(tmp_path / "t.parquet")) < 20 * cost(lambda: pq.read_table(tmp_path / "t.parquet"))
