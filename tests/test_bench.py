@@ -33,6 +33,7 @@ def run_quick(sections: tuple[bench.Section, ...], file: Path, monkeypatch: pyte
     assert bench.main(["--quick", "--json", str(file)]) == 0
 
 
+@pytest.mark.compiled
 def test_a_quick_run_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatch, capsys):
     run_quick(IN_PROCESS, tmp_path / "bench.json", monkeypatch)
     printed = capsys.readouterr().out.splitlines()

@@ -69,6 +69,7 @@ def erlang_c(k: int, load: float) -> float:
     return float(waiting / (terms[:-1].sum() + waiting))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("k", "load"), [(1, 0.7), (4, 3.2), (8, 6.0)])
 def test_mmk_waits_as_erlang_says(k: int, load: float):
     """Mean wait = C(k, a) E[S] / (k - a), probability of waiting C(k, a). GPUs of one server and servers of one GPU are the same."""

@@ -114,6 +114,7 @@ def test_a_model_gives_every_wait_of_its_way_to_place(name: str, beside):
     assert theirs.whole_ratio == theirs.whole_cpu_s / 0.5
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("inside", [".", "framework/QSSF Service"])
 def test_helios_is_found_in_its_folder_and_in_a_clone(inside: str, beside, tmp_path: Path):
     stand_in(tmp_path / "helios" / inside)
