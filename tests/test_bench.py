@@ -44,8 +44,8 @@ def test_a_quick_run_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatc
     assert len(printed) == 2 + 1 + 2 + len(rows) + 1  # heading and caveat, column names, two titles, rows, where the JSON is
     assert all(sum(line.startswith(f"{what}  ") for line in printed) == 1 for what in rows)
     assert all(heading in printed[2] for heading in HEADINGS)
-    unmeasured = [what for what, row in rows.items() if row["measured"] is None]
-    assert all("make" in what for what in unmeasured)
+    unmeasured = [row for row in rows.values() if row["measured"] is None]
+    assert all("make" in row["what"] or "not installed" in row["detail"] or "not beside" in row["detail"] for row in unmeasured)
     assert rows["T1: 10,000 jobs, 64 servers, flat: mean wait"]["measured"] == 430.7464
     assert rows["T1: 10,000 jobs, 64 servers, flat: makespan"]["measured"] == 226_840
     assert [row["met"] for row in rows.values() if row["sense"] == "=="].count(True) >= 6
