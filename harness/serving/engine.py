@@ -21,8 +21,8 @@ from harness.serving.operation import end_operation, interrupt_operation, try_ga
 from harness.serving.queue import (
     EVENTS,
     MOVE,
+    PENDING,
     RELEASED,
-    TODO,
     is_stale,
     join,
     leave,
@@ -248,7 +248,7 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
                 return BROKEN
 
         # 4. Touched replicas begin their next step or operation
-        n = calendar.mark[TODO]
+        n = calendar.mark[PENDING]
         for i in range(n):
             r = calendar.todo[i]
             if replicas.busy[r]:
@@ -287,7 +287,7 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
             replicas.touched[r] = 0
             if count[SKIP_AHEAD] and replicas.busy[r] and replicas.op[r] < 0 and not (replicas.filling[r] or replicas.changed[r]):
                 run_ahead(view, log, r, coming, others_end(view, r), margin)
-        calendar.mark[TODO] = 0
+        calendar.mark[PENDING] = 0
 
 
 def _signature():

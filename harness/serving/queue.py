@@ -29,7 +29,7 @@ class Calendar(NamedTuple):
     mark: Array  # i8 (3,) columns EVENTS ..
 
 
-EVENTS, TODO, RELEASED = 0, 1, 2
+EVENTS, PENDING, RELEASED = 0, 1, 2
 """Columns of Calendar.mark: entries of the calendar, replicas in ``todo``, and 1: something was freed, so that held requests are
 tried again."""
 
@@ -44,8 +44,8 @@ def touch(view, calendar, r):
     view.replicas.changed[r] = 1
     if not view.replicas.touched[r]:
         view.replicas.touched[r] = 1
-        calendar.todo[calendar.mark[TODO]] = r
-        calendar.mark[TODO] += 1
+        calendar.todo[calendar.mark[PENDING]] = r
+        calendar.mark[PENDING] += 1
 
 
 @kernel
