@@ -16,7 +16,7 @@ from harness.cluster.hooks import policy_names
 from harness.jit import JIT
 from naive_policies import POLICIES
 from twin import complaint, report, shrunk
-from worlds import World, world, worlds
+from worlds import World, world, world_for, worlds
 
 POLICY = pytest.mark.parametrize("policy", policy_names())
 IN_DEFAULT_RUN, IN_LONG_RUN = 60 if JIT else 6, 1000
@@ -25,8 +25,8 @@ IN_DEFAULT_RUN, IN_LONG_RUN = 60 if JIT else 6, 1000
 def agree(policy: str, seeds: range) -> None:
     """Fails with the shrunk form of the first of the worlds on which the two differ."""
     for seed in seeds:
-        if complaint(world(seed), policy):
-            pytest.fail(f"world {seed}, {report(world(seed), policy)}", pytrace=False)
+        if complaint(world_for(policy, seed), policy):
+            pytest.fail(f"world {seed}, {report(world_for(policy, seed), policy)}", pytrace=False)
 
 
 def test_every_policy_has_a_twin():

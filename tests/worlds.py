@@ -146,8 +146,23 @@ def _options(rng: Random) -> dict[str, Any]:
         "horizon_s": _maybe(rng, 0.25, float(rng.randint(1, 60)), float("inf")), "seed": rng.randint(0, 1000), "speed": speed,
         "rank_by": _maybe(rng, 0.7, "victims", "assigned"), "alpha": rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         "scan": _maybe(rng, 0.7, "sampled", "all"), "retry_s": rng.choice((60.0, 60.0, 4.0, 0.0)),
-        "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)),
+        "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)), "period_s": rng.choice((300.0, 600.0, 900.0)),
+        "limit_1_gpu_s": rng.choice((3250.0, 1024.0)), "limit_2_gpu_s": rng.choice((7200.0, 20480.0)),
     }
+
+
+TIMES = ("submit_time", "duration", "duration_estimate_s", "end_time", "checkpoint_interval_s", "restart_cost_s")
+LONG_WORLDS = ("tiresias", "hps")
+"""Policies whose own times are minutes and hours."""
+
+
+def world_for(policy: str, seed: int) -> World:
+    """``world(seed)``; for a policy whose own times are minutes and hours all its times are 512 times as long."""
+    jobs, servers, options = world(seed)
+    if policy not in LONG_WORLDS:
+        return jobs, servers, options
+    jobs = [{**row, **{name: 512 * row[name] for name in TIMES if row[name] is not None}} for row in jobs]
+    return jobs, servers, {**options, **{name: 512 * options[name] for name in ("grace_s", "min_runtime_s", "horizon_s", "retry_s")}}
 
 
 def show(jobs: list[dict[str, Any]], servers: list[dict[str, Any]], options: dict[str, Any]) -> None:

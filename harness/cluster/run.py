@@ -31,7 +31,7 @@ class Run:
         outcome = engine.PAUSED
         while outcome in (engine.PAUSED, engine.FULL):
             outcome = engine.run(self.state, view, self.own, self.queue, self.pending, self.log, self.where, *policy.hooks, defined,
-                                 policy.period_s, tally[engine.EVENTS] + SLICE)
+                                 policy.dynamic, policy.period_s, tally[engine.EVENTS] + SLICE)
             if outcome == engine.FULL:
                 self.log = doubled(self.log)
             if progress:
