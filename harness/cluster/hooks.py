@@ -20,7 +20,7 @@ what the classes of the whole trace ask for and how many jobs each has; what it 
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
 ``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys change
-while jobs wait).
+while jobs wait), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end).
 """
 
 from collections.abc import Callable, Mapping
@@ -99,6 +99,7 @@ class Policy:
     dynamic: bool
     period_s: float
     file: Path
+    reports: Mapping[str, int]
 
     def param(self, name: str, missing: float) -> float:
         return float(self.values[self.params.index(name)]) if name in self.params else missing
@@ -159,7 +160,7 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
         name, hooks, defined, tuple(declared), values,
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)), float(period_s),
-        path.resolve(),
+        path.resolve(), getattr(module, "REPORTS", {}),
     )
 
 

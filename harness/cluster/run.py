@@ -45,6 +45,10 @@ class Run:
         self.state.clock[NOW] = end
         return end
 
+    def reports(self) -> dict[str, float]:
+        """Metrics of the policy's own, by name."""
+        return {name: float(self.own.state[column]) for name, column in self.policy.reports.items()}
+
     def complaint(self, name: Callable[[int], str]) -> str:
         """What was wrong with the policy's intention; ``name`` gives the job_id of a job of the state."""
         fault, jobs = self.pending.fault, len(self.state.jobs)

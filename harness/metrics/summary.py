@@ -83,6 +83,7 @@ def summary_of(outcome: Outcome, cluster: Cluster, jobs: Columns, utilization: p
         "makespan_s": jobs.largest("finish_time"),
         **_load(cluster, jobs, status),
         "capped": outcome.capped,
+        **outcome.reports,
         **dict(_latencies(jobs, status)),
     }
 
