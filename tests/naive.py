@@ -14,7 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from harness import schema
-from naive_policies import POLICIES
+from naive_policies import POLICIES as ORDINARY
+from naive_spot import POLICIES as SPOT
+
+POLICIES = {**ORDINARY, **SPOT}
 
 INF = math.inf
 MODULUS = 2**31 - 1
@@ -23,7 +26,8 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
 DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
     "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0, "period_s": 300.0, "limit_1_gpu_s": 3250.0,
-    "limit_2_gpu_s": 7200.0,
+    "limit_2_gpu_s": 7200.0, "quota": "forecast", "quota_share": 0.1, "forecaster": "lin", "p": 0.9, "day_h": 24.0, "week_h": 168.0,
+    "history_h": 672.0, "order": "size", "victims": "waste", "placement": "alike", "blind": "false",
 }
 
 
@@ -422,6 +426,7 @@ class Replay:
         self.starts: list[tuple[float, str]] = []
         self.alloc_integral = self.claim_gpu_s = self.grace_gpu_s = 0.0
         self.refresh()
+        self.gone: list[Job] = []
         self.policy = POLICIES[policy](self)
 
     # The state
@@ -478,6 +483,7 @@ class Replay:
         sim = [free.copy() for free in state]
         claims: list[Hold] = []
         gone: list[Job] = []
+        self.gone = gone
         for position in range(job.instances):
             server, gpu = choose(job, position, sim, scope, claims) if choose else (self.best_fit(job.ask, sim, scope), None)
             if server is None and evict:
@@ -522,7 +528,7 @@ class Replay:
                     self.start(job, claims)
                     return True
             for scope in group if may_evict else []:
-                plan = self.plan(job, self.free, scope, evict=True)
+                plan = self.plan(job, self.free, scope, True, self.policy.choose)
                 if plan is not None:
                     self.decide(job, *plan)
                     return True
@@ -655,7 +661,8 @@ class Replay:
             for job in due:
                 if job.status != "not_submitted":
                     self.finish(job)
-            for decision in [decision for decision in self.open if decision.maturity == now]:
+            ended = [decision for decision in self.open if decision.maturity == now]
+            for decision in ended:
                 self.mature(decision)
             if tick == now:
                 ticks += 1
@@ -664,7 +671,8 @@ class Replay:
             for job in due:
                 if job.status == "not_submitted":
                     self.arrive(job)
-            self.refresh()
+            if due or ended:
+                self.refresh()
             while self.one_pass():
                 pass
         if self.options["horizon_s"] < INF:
@@ -684,8 +692,9 @@ class Replay:
             if self.attempt(job):
                 changed = True
                 continue
-            if self.policy.speaks(job) and self.now >= job.may_evict_from:
-                failed.add(job.ask_class)
+            if not self.policy.speaks(job) or self.now < job.may_evict_from:
+                continue
+            failed.add(job.ask_class)
             if self.policy.blocked(job):
                 break
         return changed

@@ -21,6 +21,8 @@ class Policy:
     """Best fit, in order of submission, never stopped and never evicting."""
 
     preempts = False
+    choose: Any = None
+    """Stands in for best fit, see naive.Choose."""
 
     def __init__(self, replay: "Replay") -> None:
         self.replay = replay

@@ -14,7 +14,6 @@ import naive
 from builders import job, server
 from harness.cluster.hooks import policy_names
 from harness.jit import JIT
-from naive_policies import POLICIES
 from twin import complaint, report, shrunk
 from worlds import World, world, world_for, worlds
 
@@ -30,7 +29,7 @@ def agree(policy: str, seeds: range) -> None:
 
 
 def test_every_policy_has_a_twin():
-    assert set(policy_names()) == set(POLICIES)
+    assert set(policy_names()) == set(naive.POLICIES)
 
 
 NAMED = [("godel", 27), ("kubernetes", 35), ("volcano_topology", 90), ("random_victim", 6), ("flextopo_exhaustive", 11),

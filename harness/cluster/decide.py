@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.cluster.fit import HOLD, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
+from harness.cluster.fit import HOLD, PASS_OVER, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
 from harness.cluster.ledger import (
     change_share,
     enter_evictable,
@@ -122,7 +122,7 @@ FAULTS = {
     BAD_COUNT: "names no victims, or more than there are jobs",
 }
 
-STARTED, CLAIMED, FAILED, HELD_BACK, FAULTY, NO_ROOM = 1, 2, 3, 4, 5, 6
+STARTED, CLAIMED, FAILED, HELD_BACK, FAULTY, NO_ROOM, PASSED_OVER = 1, 2, 3, 4, 5, 6, 7
 """What came of a job's turn. NO_ROOM: nothing yet, since the log is full."""
 
 
@@ -158,7 +158,7 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
                 start(state, queue, job)
                 if notes:
                     changed(view, own, job)
-            if outcome == STARTED or outcome == FAULTY:
+            if outcome == STARTED or outcome == FAULTY or outcome == PASSED_OVER:
                 return outcome
             held_back = held_back or outcome == HELD_BACK
         for scope in range(first, last + 1 if may_evict and not held_back else first):
@@ -214,7 +214,7 @@ def place_gang(state, view, own, pending, job, place):
             vacate(state, placed)
         if choice >= 0:
             return FAULTY
-        return HELD_BACK if choice == HOLD else FAILED
+        return HELD_BACK if choice == HOLD else PASSED_OVER if choice == PASS_OVER else FAILED
     return STARTED
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numba import typeof, types
 
 from harness.cluster.build import smallest_state
-from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, STARTED, drop_claim, mature, new_pending, rejoin, try_job
+from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, PASSED_OVER, STARTED, drop_claim, mature, new_pending, rejoin, try_job
 from harness.cluster.hooks import HOOKS, signatures
 from harness.cluster.lifecycle import end_unstarted, finish, wait
 from harness.cluster.log import new_log
@@ -167,6 +167,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                 tally[TICKS] += 1
                 tally[EVENTS] += 1
                 tick(view, own)
+                queue.mark[VERSION] += 1  # the policy may see things differently now
             while tally[ARRIVED] < n_jobs and jobs.submit[tally[ARRIVED]] == now:
                 job = tally[ARRIVED]
                 tally[ARRIVED] += 1
@@ -225,6 +226,10 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                         again = True
                         remove_head(queue, c)
                         tally[EVENTS] += outcome == CLAIMED and clock[GRACE_S] == 0.0
+                        continue
+                    if outcome == PASSED_OVER:
+                        park(queue, c)
+                        tally[UNPARKED_AT] = -1
                         continue
                     failed = outcome != HELD_BACK
 

@@ -7,7 +7,7 @@ A policy is one Python file that defines any of the functions below; what it lea
 DYNAMIC before each pass.
 ``admit(view, own, job) -> bool``: False holds the job back in this pass; never blocks others.
 ``place(view, own, job) -> int``: server for the next instance of the job (view.count[INSTANCE]), ``on_gpu(server, gpu)`` to choose the GPU
-of a fractional one too, NO_FIT or HOLD.
+of a fractional one too, NO_FIT, HOLD or PASS_OVER.
 ``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number.
 ``blocked(view, own, job) -> bool``: True (STOP) ends the pass at a job for which nothing could be done.
 ``outranks(view, own, job, victim) -> bool``: whether ``job`` may evict a running preemptible job of its own priority. Who comes later in

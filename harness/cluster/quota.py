@@ -59,32 +59,28 @@ def prepare(view, requests, cluster) -> np.ndarray:
     A streamed trace is not known beforehand: there the oracle says the last value.
     """
     models = [shape.gpu_model for shape in cluster.shapes]
-    series = _future(view)
-    table = np.zeros((len(models), FUTURE + len(series)))
-    table[:, POOL] = [models.index(model) for model in models]
+    pools = np.array([models.index(model) for model in models])
     gpus = np.bincount(cluster.shape_of, minlength=len(models)) * [shape.gpus for shape in cluster.shapes]
-    np.add.at(table[:, CAPACITY], table[:, POOL].astype(int), MILLI * gpus)
-    table[:, ETA], table[:, HEAD_PASS] = 1.0, -1.0
-    table[:, FUTURE:] = series
+    hours = int(view.jobs.submit.max() // 3600.0) + 2 if np.isfinite(view.jobs.submit).all() and len(view.jobs) else 0
+    table = np.zeros((len(models), FUTURE + hours))
+    table[:, POOL], table[:, ETA], table[:, HEAD_PASS] = pools, 1.0, -1.0
+    np.add.at(table[:, CAPACITY], pools, MILLI * gpus)
+    high = (view.classes.preemptible == 0) & (view.classes.possible == 1)
+    for pool in set(pools) if hours else ():
+        asked = high & (view.on_shape.allowed[:, pools == pool] == 1).any(axis=1)
+        table[pool, FUTURE:] = _hourly_maxima(view, view.jobs[asked[view.jobs.klass]], hours)
     return table
 
 
-def _future(view) -> np.ndarray:
-    """Hourly maxima, in GPUs, of what the jobs that are not preemptible hold if all start when they come."""
-    jobs = view.jobs[view.classes.preemptible[view.jobs.klass] == 0]
-    jobs = jobs[np.isfinite(jobs.submit)]
-    if not len(jobs):
-        return np.zeros(0)
-    c = jobs.klass
-    gpus = view.classes.instances[c] * view.classes.gpus[c] * view.classes.milli[c] / MILLI
-    hours = int(jobs.submit.max() // 3600.0) + 2
-    ends = np.minimum(jobs.submit + jobs.duration, 3600.0 * hours)
-    times = np.concatenate([jobs.submit, ends, 3600.0 * np.arange(hours)])
+def _hourly_maxima(view, jobs, hours) -> np.ndarray:
+    """GPUs that ``jobs`` hold at most in each 3600 s, if all start when they come: f8 (hours,)."""
+    c = view.classes[jobs.klass]
+    gpus = c.instances * c.gpus * c.milli / MILLI
+    times = np.concatenate([jobs.submit, np.minimum(jobs.submit + jobs.duration, 3600.0 * hours), 3600.0 * np.arange(hours)])
     steps = np.concatenate([gpus, -gpus, np.zeros(hours)])
     order = np.lexsort((steps, times))
-    level, hour = np.cumsum(steps[order]), np.minimum(times[order] // 3600.0, hours - 1).astype(int)
     most = np.zeros(hours)
-    np.maximum.at(most, hour, level)
+    np.maximum.at(most, np.minimum(times[order] // 3600.0, hours - 1).astype(int), np.cumsum(steps[order]))
     return most
 
 
@@ -110,13 +106,14 @@ def within_quota(view, own, job, pool):
 
 
 @inlined
-def quota_for(view, own, job):
-    """Whether any virtual cluster that the job may use has quota left for it."""
+def misses_quota(view, own, job):
+    """Whether no virtual cluster that the job may use has quota left for it; it is then noted as waiting."""
     c = view.jobs.klass[job]
     for k in range(len(view.shapes)):
         if view.on_shape.allowed[c, k] and within_quota(view, own, job, int(own.table[k, POOL])):
-            return True
-    return False
+            return False
+    note_waiting(view, own, job)
+    return True
 
 
 @kernel
@@ -158,9 +155,9 @@ def count_hours(view, own, job):
 
 @inlined
 def note_waiting(view, own, job):
-    """A spot job could not start: the first of a pass is the head of the queue of the virtual clusters that it may use."""
+    """A job could not start: the first spot job of a pass is the head of the queue of the virtual clusters that it may use."""
     c = view.jobs.klass[job]
-    for k in range(len(view.shapes)):
+    for k in range(len(view.shapes) if is_spot(view, job) else 0):
         row = own.table[int(own.table[k, POOL])]
         if view.on_shape.allowed[c, k] and row[HEAD_PASS] != view.count[PASS]:
             row[HEAD_PASS] = view.count[PASS]

@@ -5,13 +5,13 @@ spot jobs. After a failure at a size, instances of that size and above are passe
 ``order``, ``victims`` and ``placement`` take single parts out.
 """
 
-from harness.cluster.fit import NO_FIT
+from harness.cluster.fit import PASS_OVER
 from harness.cluster.preempt import draw
 from harness.cluster.quota import JOB_STATE as JOB_STATE
 from harness.cluster.quota import PARAMS as QUOTA_PARAMS
 from harness.cluster.quota import REPORTS as REPORTS
 from harness.cluster.quota import STATE as QUOTA_STATE
-from harness.cluster.quota import TICKS, account, is_spot, next_quota, note_waiting, prepare, quota_for
+from harness.cluster.quota import TICKS, account, is_spot, misses_quota, next_quota, note_waiting, prepare
 from harness.cluster.sourcing import search_at_random
 from harness.cluster.spot import LEAST_WASTE, best_server, forget_evictions, note_eviction, search_spot
 from harness.cluster.spot import SERVER_STATE as SERVER_STATE
@@ -23,9 +23,9 @@ __all__ = ["prepare"]
 
 PARAMS = {**QUOTA_PARAMS, "order": ("size", "fifo"), "victims": ("waste", "random"), "placement": ("alike", "bestfit"), "retry_s": 60.0}
 ORDER, VICTIMS, PLACEMENT = range(len(QUOTA_PARAMS), len(QUOTA_PARAMS) + 3)
-STATE = QUOTA_STATE + 5
-MISSED, FAILED_IN, FAILED_SIZE = QUOTA_STATE, QUOTA_STATE + 1, QUOTA_STATE + 3
-"""Columns of Own.state: whether the job that is looked at missed its quota; then for HP and spot the pass of the last failure, and its size."""
+STATE = QUOTA_STATE + 4
+FAILED_IN, FAILED_SIZE = QUOTA_STATE, QUOTA_STATE + 2
+"""Columns of Own.state, each for HP and spot: the pass of the last failure, and its least size."""
 
 
 @inlined
@@ -48,25 +48,23 @@ def key(view, own, job):
 
 
 def place(view, own, job):
-    missed = not quota_for(view, own, job)
-    own.state[MISSED] = 1.0 if missed else 0.0
-    return NO_FIT if missed or passed_over(view, own, job) else best_server(view, own, job, own.params[PLACEMENT] == 0)
+    if passed_over(view, own, job) or misses_quota(view, own, job):
+        return PASS_OVER
+    return best_server(view, own, job, own.params[PLACEMENT] == 0)
 
 
 def victims(view, own, job, found):
-    if is_spot(view, job) or passed_over(view, own, job):
+    if is_spot(view, job):
         return 0
     return search_at_random(view, job, found, draw(view)) if own.params[VICTIMS] == 1 else search_spot(view, own, job, found, LEAST_WASTE)
 
 
 def blocked(view, own, job):
     kind = view.classes.preemptible[view.jobs.klass[job]]
-    if kind:
-        note_waiting(view, own, job)
-    if not own.state[MISSED]:
-        if own.state[FAILED_IN + kind] != view.count[PASS] or size(view, job) < own.state[FAILED_SIZE + kind]:
-            own.state[FAILED_SIZE + kind] = size(view, job)
-        own.state[FAILED_IN + kind] = view.count[PASS]
+    note_waiting(view, own, job)
+    if own.state[FAILED_IN + kind] != view.count[PASS] or size(view, job) < own.state[FAILED_SIZE + kind]:
+        own.state[FAILED_SIZE + kind] = size(view, job)
+    own.state[FAILED_IN + kind] = view.count[PASS]
     return False
 
 

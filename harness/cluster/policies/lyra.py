@@ -4,12 +4,12 @@ A spot job costs 1 / (workers * GPUs): the largest go first (the public code tak
 jobs keep within a quota like that of GFS.
 """
 
-from harness.cluster.fit import NO_FIT
+from harness.cluster.fit import PASS_OVER
 from harness.cluster.quota import JOB_STATE as JOB_STATE
 from harness.cluster.quota import PARAMS as PARAMS
 from harness.cluster.quota import REPORTS as REPORTS
 from harness.cluster.quota import STATE as STATE
-from harness.cluster.quota import account, is_spot, next_quota, note_waiting, prepare, quota_for
+from harness.cluster.quota import account, is_spot, misses_quota, next_quota, note_waiting, prepare
 from harness.cluster.spot import LARGEST_JOBS, best_server, search_spot
 
 __all__ = ["prepare"]
@@ -20,7 +20,7 @@ def key(view, own, job):
 
 
 def place(view, own, job):
-    return best_server(view, own, job, False) if quota_for(view, own, job) else NO_FIT
+    return PASS_OVER if misses_quota(view, own, job) else best_server(view, own, job, False)
 
 
 def victims(view, own, job, found):
@@ -28,8 +28,7 @@ def victims(view, own, job, found):
 
 
 def blocked(view, own, job):
-    if is_spot(view, job):
-        note_waiting(view, own, job)
+    note_waiting(view, own, job)
     return False
 
 

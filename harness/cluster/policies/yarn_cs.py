@@ -5,12 +5,12 @@ public code, never asks for free GPUs first: those of spot jobs count as free, a
 Spot jobs keep within a quota like that of GFS.
 """
 
-from harness.cluster.fit import NO_FIT, fits_server
+from harness.cluster.fit import NO_FIT, PASS_OVER, fits_server
 from harness.cluster.quota import JOB_STATE as JOB_STATE
 from harness.cluster.quota import PARAMS as QUOTA_PARAMS
 from harness.cluster.quota import REPORTS as REPORTS
 from harness.cluster.quota import STATE as STATE
-from harness.cluster.quota import account, is_spot, next_quota, note_waiting, prepare, quota_for
+from harness.cluster.quota import account, is_spot, misses_quota, next_quota, note_waiting, prepare
 from harness.cluster.spot import FIRST_SERVER, best_server, blind_server, search_spot
 
 __all__ = ["prepare"]
@@ -27,7 +27,7 @@ def place(view, own, job):
     if own.params[BLIND] == 1 and not is_spot(view, job):
         s = blind_server(view, job)
         return s if s >= 0 and fits_server(view, s, view.jobs.klass[job]) else NO_FIT
-    return best_server(view, own, job, False) if quota_for(view, own, job) else NO_FIT
+    return PASS_OVER if misses_quota(view, own, job) else best_server(view, own, job, False)
 
 
 def victims(view, own, job, found):
@@ -35,8 +35,7 @@ def victims(view, own, job, found):
 
 
 def blocked(view, own, job):
-    if is_spot(view, job):
-        note_waiting(view, own, job)
+    note_waiting(view, own, job)
     return False
 
 
