@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
     "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0, "period_s": 300.0, "limit_1_gpu_s": 3250.0,
     "limit_2_gpu_s": 7200.0, "quota": "forecast", "quota_share": 0.1, "forecaster": "lin", "p": 0.9, "day_h": 24.0, "week_h": 168.0,
-    "history_h": 672.0, "order": "size", "victims": "waste", "placement": "alike", "blind": "false",
+    "history_h": 672.0, "without": "nothing", "blind": "false",
 }
 
 

@@ -276,7 +276,16 @@ class YarnCs(Gated):
 
 
 class Chronus(YarnCs):
-    pass
+    """Starts at ticks, and evictions at every fourth."""
+
+    def held_back(self, job: "Job") -> bool:
+        return self.replay.now != self.ticks * self.period or super().held_back(job)
+
+    def choose(self, *arguments: Any) -> tuple[int | None, int | None]:
+        return Gated.choose(self, *arguments)
+
+    def victims(self, look: "Look") -> Found:
+        return None if self.ticks % 4 or self.held_back(look.job) else super().victims(look)
 
 
 class Lyra(Gated):
@@ -305,12 +314,12 @@ class Gfs(Gated):
         return job.ask.gpus * job.ask.gpu_milli / 1000
 
     def key(self, job: "Job") -> Any:
-        if self.replay.options["order"] == "fifo":
+        if self.replay.options["without"] == "order":
             return self.spot(job)
         return (1, -self.size(job), job.instances) if self.spot(job) else (0, -self.size(job))
 
     def held_back(self, job: "Job") -> bool:
-        passed = self.replay.options["order"] == "size" and self.size(job) >= self.failed.get(self.spot(job), float("inf"))
+        passed = self.replay.options["without"] != "order" and self.size(job) >= self.failed.get(self.spot(job), float("inf"))
         return passed or super().held_back(job)
 
     def blocked(self, job: "Job") -> bool:
@@ -319,7 +328,7 @@ class Gfs(Gated):
         return super().blocked(job)
 
     def rank(self, job: "Job", server: int, free: "Free") -> tuple:
-        if self.replay.options["placement"] == "bestfit":
+        if self.replay.options["without"] == "placement":
             return super().rank(job, server, free)
         spot = self.spot_held(server)
         alike = spot if self.spot(job) else 1000 * len(free.gpus) - sum(free.gpus) - spot
@@ -353,7 +362,7 @@ class Gfs(Gated):
     def victims(self, look: "Look") -> Found:
         if self.spot(look.job) or self.held_back(look.job):
             return None
-        return RandomVictim.victims(RandomVictim(self.replay), look) if look.options["victims"] == "random" else super().victims(look)
+        return RandomVictim.victims(RandomVictim(self.replay), look) if look.options["without"] == "victims" else super().victims(look)
 
 
-POLICIES: dict[str, type[Policy]] = {"gfs": Gfs, "yarn_cs": YarnCs, "lyra": Lyra}
+POLICIES: dict[str, type[Policy]] = {"gfs": Gfs, "yarn_cs": YarnCs, "lyra": Lyra, "chronus": Chronus}

@@ -150,14 +150,14 @@ def _options(rng: Random) -> dict[str, Any]:
         "limit_1_gpu_s": rng.choice((3250.0, 1024.0)), "limit_2_gpu_s": rng.choice((7200.0, 20480.0)),
         "quota": _maybe(rng, 0.6, "forecast", rng.choice(("none", "constant"))), "quota_share": rng.choice((0.25, 0.5, 0.75)),
         "forecaster": _maybe(rng, 0.5, "lin", rng.choice(("last", "seasonal", "oracle"))), "p": rng.choice((0.9, 0.5)),
-        "day_h": rng.choice((1.0, 2.0)), "week_h": 3.0, "history_h": rng.choice((9.0, 672.0)), "order": _maybe(rng, 0.7, "size", "fifo"),
-        "victims": _maybe(rng, 0.7, "waste", "random"), "placement": _maybe(rng, 0.7, "alike", "bestfit"),
+        "day_h": rng.choice((1.0, 2.0)), "week_h": 3.0, "history_h": rng.choice((9.0, 672.0)),
+        "without": _maybe(rng, 0.5, "nothing", rng.choice(("order", "victims", "placement"))),
         "blind": _maybe(rng, 0.5, "true", "false"),
     }
 
 
 TIMES = ("submit_time", "duration", "duration_estimate_s", "end_time", "checkpoint_interval_s", "restart_cost_s")
-LONG_WORLDS = ("tiresias", "hps", "gfs", "yarn_cs", "lyra")
+LONG_WORLDS = ("tiresias", "hps", "gfs", "yarn_cs", "lyra", "chronus")
 """Policies whose own times are minutes and hours."""
 
 

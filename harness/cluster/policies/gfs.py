@@ -2,7 +2,7 @@
 
 HP jobs first, large instances first; a spot job starts only within the quota of its virtual cluster; only HP jobs evict, and only
 spot jobs. After a failure at a size, instances of that size and above are passed over for the rest of the pass, HP and spot apart.
-``order``, ``victims`` and ``placement`` take single parts out.
+``without`` takes one part out: first in, first out instead of the order, random victims, or best fit.
 """
 
 from harness.cluster.fit import PASS_OVER
@@ -21,8 +21,9 @@ from harness.schema import MILLI
 
 __all__ = ["prepare"]
 
-PARAMS = {**QUOTA_PARAMS, "order": ("size", "fifo"), "victims": ("waste", "random"), "placement": ("alike", "bestfit"), "retry_s": 60.0}
-ORDER, VICTIMS, PLACEMENT = range(len(QUOTA_PARAMS), len(QUOTA_PARAMS) + 3)
+PARAMS = {**QUOTA_PARAMS, "without": ("nothing", "order", "victims", "placement"), "retry_s": 60.0}
+WITHOUT = len(QUOTA_PARAMS)
+ORDER, VICTIMS, PLACEMENT = 1, 2, 3
 STATE = QUOTA_STATE + 4
 FAILED_IN, FAILED_SIZE = QUOTA_STATE, QUOTA_STATE + 2
 """Columns of Own.state, each for HP and spot: the pass of the last failure, and its least size."""
@@ -37,12 +38,12 @@ def size(view, job):
 @inlined
 def passed_over(view, own, job):
     kind = view.classes.preemptible[view.jobs.klass[job]]
-    return own.params[ORDER] == 0 and own.state[FAILED_IN + kind] == view.count[PASS] and size(view, job) >= own.state[FAILED_SIZE + kind]
+    return own.params[WITHOUT] != ORDER and own.state[FAILED_IN + kind] == view.count[PASS] and size(view, job) >= own.state[FAILED_SIZE + kind]
 
 
 def key(view, own, job):
     spot = is_spot(view, job)
-    if own.params[ORDER] == 1:
+    if own.params[WITHOUT] == ORDER:
         return 1.0 if spot else 0.0
     return 1e12 - 1e9 * size(view, job) + view.classes.instances[view.jobs.klass[job]] if spot else -size(view, job)
 
@@ -50,13 +51,13 @@ def key(view, own, job):
 def place(view, own, job):
     if passed_over(view, own, job) or misses_quota(view, own, job):
         return PASS_OVER
-    return best_server(view, own, job, own.params[PLACEMENT] == 0)
+    return best_server(view, own, job, own.params[WITHOUT] != PLACEMENT)
 
 
 def victims(view, own, job, found):
     if is_spot(view, job):
         return 0
-    return search_at_random(view, job, found, draw(view)) if own.params[VICTIMS] == 1 else search_spot(view, own, job, found, LEAST_WASTE)
+    return search_at_random(view, job, found, draw(view)) if own.params[WITHOUT] == VICTIMS else search_spot(view, own, job, found, LEAST_WASTE)
 
 
 def blocked(view, own, job):
