@@ -30,6 +30,7 @@ from harness.figures import (
     search_cost,
     serving_cdf,
     serving_policies,
+    spot_costs,
     utilization_day,
 )
 from harness.figures.comparisons import against, by_policy, default_baseline, with_batch_goodput
@@ -52,6 +53,7 @@ FIGURES: tuple[ModuleType, ...] = (
     policy_load_heatmap,
     packing_curve,
     power_curve,
+    spot_costs,
     serving_policies,
     serving_cdf,
     goodput_load,
