@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness import claims_fgd, claims_gfs, claims_pwr
+from harness import claims_fgd, claims_gfs, claims_hps, claims_pwr
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
@@ -61,6 +61,7 @@ RECIPES = (
            ("openb_default.parquet", "openb_gpuspec33.parquet", "openb_nodes.yaml", "fgd_orders.npz")),
     Recipe("fgd_own_orders", ("seed=0",), (), ("openb_default.parquet", "openb_gpuspec33.parquet")),
     Recipe("pwr", ("seed=0",), ("power_curve",), ("openb_default.parquet",)),
+    Recipe("hps", ("seed=0",)),
     Recipe("gfs", ("seed=0", "cluster.groups.0.servers=54"), ("spot_costs",)),
     Recipe("gfs_loads", ("seed=0", "cluster.groups.0.servers=54")),
     Recipe("gfs_parts", ("seed=0", "cluster.groups.0.servers=54")),
@@ -117,7 +118,8 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
     if len(spots := claims_gfs.parts(done)):
         save(spot_costs.draw(spots, order=claims_gfs.ORDER), results / "figures", "gfs-parts")
         figures.append("gfs-parts")
-    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *claims_gfs.claims(done), *serving_claims(done)]
+    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *claims_gfs.claims(done),
+              *claims_hps.claims(done), *serving_claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
     sections = [*answers(done), *serving_sections(done)]
@@ -233,7 +235,7 @@ def answers(done: dict[str, Path]) -> list[Section]:
             "The paper's mix with a share of the online instances guaranteed: what a blind policy frees cannot keep the guarantee, so the",
             "decision does not run (`harness -m +experiment=guarantees`). Means over seeds.", "", table.markdown(),
         ])))
-    sections += [*claims_fgd.section(done), *claims_pwr.section(done), *claims_gfs.section(done)]
+    sections += [*claims_fgd.section(done), *claims_pwr.section(done), *claims_gfs.section(done), *claims_hps.section(done)]
     for name in ("openb", "philly"):
         if name in done:
             sections.append(Section(f"The real {name} trace", real_trace(done[name], name)))

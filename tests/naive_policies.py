@@ -375,6 +375,35 @@ class Pbs(Policy):
         return (2, job.gpus) if need < 3600 else (3, need)
 
 
+class Sbs(Policy):
+    """The best window of three to five neighbours of one tenant first, then the shortest."""
+
+    def begin_pass(self) -> None:
+        best, self.chosen = -1.0, []
+        tenants: dict[str, list[Job]] = {}
+        for job in self.replay.jobs:
+            tenants.setdefault(job.row["tenant"], [])
+            if job.status == "waiting":
+                tenants[job.row["tenant"]].append(job)
+        for family in tenants.values():
+            for first in range(len(family)):
+                for window in (family[first:first + size] for size in (3, 4, 5) if first + size <= len(family)):
+                    score = self.score(window)
+                    if score > best:
+                        best, self.chosen = score, window
+
+    def score(self, window: list["Job"]) -> float:
+        gpus, hours = [job.gpus for job in window], [left(job, self.replay.now) / 3600 for job in window]
+        if sum(gpus) > 8:
+            return -1.0
+        apart = sum(sum(x * x for x in values) / len(values) - (sum(values) / len(values)) ** 2 for values in (hours, gpus))
+        efficiency = sum(job.estimate / (max(job.gpus, 0.001) * left(job, self.replay.now)) for job in window)
+        return efficiency / len(window) / (1 + apart)
+
+    def key(self, job: "Job") -> Any:
+        return job not in self.chosen, 0.0 if job in self.chosen else left(job, self.replay.now)
+
+
 class Packing(Policy):
     """The server with the highest integer score that fits, the lowest on ties."""
 
@@ -545,7 +574,7 @@ class PwrFgd(Fgd):
 
 
 POLICIES: dict[str, type[Policy]] = {
-    "fifo": Fifo, "conservative_backfill": ConservativeBackfill, "tiresias": Tiresias, "srgt": Srgt, "hps": Hps, "pbs": Pbs,
+    "fifo": Fifo, "conservative_backfill": ConservativeBackfill, "tiresias": Tiresias, "srgt": Srgt, "hps": Hps, "pbs": Pbs, "sbs": Sbs,
     "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,

@@ -86,3 +86,13 @@ def test_easy_delays_the_second_in_line_where_conservative_does_not():
     servers = [server(2), server(1, gpu_model="B")]
     assert play(jobs, servers, "easy_backfill").starts == [(0, "a"), (3, "d"), (10, "b"), (21, "c")]
     assert play(jobs, servers, "conservative_backfill").starts == [(0, "a"), (10, "b"), (20, "c"), (25, "d")]
+
+
+def test_sbs_puts_a_batch_of_like_jobs_first():
+    # Two GPUs, x's until 10. a, b, c (1 GPU, 50 s each) are alike: efficiency 1, no variance, score 1. With d (2 GPUs, 20 s) in the window
+    # efficiency is less and GPUs vary. So a and b start. At 60 no window of three is left and d, the shortest, goes before c.
+    jobs = [job("x", 0, 10, 2), job("d", 1, 20, 2), job("a", 2, 50), job("b", 3, 50), job("c", 4, 50)]
+    assert play(jobs, [server(2)], "sbs").starts == [(0, "x"), (10, "a"), (10, "b"), (60, "d"), (80, "c")]
+    # With the tenants apart there is no window of three, and the shortest goes first.
+    jobs[2]["tenant"] = "another"
+    assert play(jobs, [server(2)], "sbs").starts == [(0, "x"), (10, "d"), (30, "a"), (30, "b"), (80, "c")]

@@ -33,7 +33,7 @@ EXPECTED = {
     "fifo_backfill": audit.NO_VICTIMS, "sjf": audit.NO_VICTIMS, "priority": audit.NO_VICTIMS, "godel": audit.COUNTS_ONLY,
     "kubernetes": audit.COUNTS_ONLY, "random_victim": audit.COUNTS_ONLY, "volcano_topology": audit.GUARANTEES,
     "flextopo_exhaustive": audit.GUARANTEES, "flextopo_imp": audit.GUARANTEES, "domain_first": audit.GUARANTEES,
-    "domain_first_cost": audit.GUARANTEES, **dict.fromkeys(("hps", "pbs", "srgt", "tiresias"), audit.NO_VICTIMS),
+    "domain_first_cost": audit.GUARANTEES, **dict.fromkeys(("hps", "pbs", "sbs", "srgt", "tiresias"), audit.NO_VICTIMS),
 }
 """Policies that must find a place, or victims, wherever there are any; with scan=all they look at every server."""
 
@@ -146,7 +146,7 @@ def test_rows_may_come_in_any_order(policy: str):
         assert others_a == others_b
 
 
-OWN_TIMES = {"hps", "pbs", "tiresias", "gfs", "yarn_cs", "chronus", "lyra"}
+OWN_TIMES = {"hps", "pbs", "sbs", "tiresias", "gfs", "yarn_cs", "chronus", "lyra"}
 """Policies whose rules name times of their own, which do not scale."""
 
 

@@ -157,7 +157,7 @@ def _options(rng: Random) -> dict[str, Any]:
 
 
 TIMES = ("submit_time", "duration", "duration_estimate_s", "end_time", "checkpoint_interval_s", "restart_cost_s")
-LONG_WORLDS = ("tiresias", "hps", "gfs", "yarn_cs", "lyra", "chronus")
+LONG_WORLDS = ("tiresias", "hps", "sbs", "gfs", "yarn_cs", "lyra", "chronus")
 """Policies whose own times are minutes and hours."""
 
 

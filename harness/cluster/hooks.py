@@ -20,7 +20,8 @@ what the classes of the whole trace ask for and how many jobs each has; what it 
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
 ``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys
-change while jobs wait), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end).
+change while jobs wait), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the
+end), ``NEEDS_TRACE`` (parameter -> the word of it with which ``prepare`` must see all jobs, so that the trace cannot be streamed).
 """
 
 from collections.abc import Callable, Mapping
@@ -100,6 +101,7 @@ class Policy:
     period_s: float
     file: Path
     reports: Mapping[str, int]
+    needs_trace: bool
 
     def param(self, name: str, missing: float) -> float:
         return float(self.values[self.params.index(name)]) if name in self.params else missing
@@ -161,6 +163,7 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)),
         float(period_s), path.resolve(), getattr(module, "REPORTS", {}),
+        any((params or {}).get(key) == word for key, word in getattr(module, "NEEDS_TRACE", {}).items()),
     )
 
 

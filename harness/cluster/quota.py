@@ -46,6 +46,7 @@ deviation of the fit, rings of these and of the hourly maxima, and what the orac
 
 STATE = 8
 TICKS, Z, SUM_FAILED, SUM_KEPT, SUM_QUOTA, QUOTAS, FAILED_SHARE, MEAN_QUOTA = range(STATE)
+NEEDS_TRACE = {"forecaster": "oracle"}
 REPORTS = {"guarantee_failed_share": FAILED_SHARE, "quota_mean": MEAN_QUOTA}
 """In the summary: failed over all guaranteed hours, and the mean quota over the GPUs of the virtual clusters since there are spot jobs."""
 
@@ -55,10 +56,7 @@ COUNTED = 0
 
 
 def prepare(view, requests, cluster) -> np.ndarray:
-    """The virtual clusters, and for the oracle the maxima of each 3600 s that HP jobs would have if each ran as it came: f8 (K, .).
-
-    A streamed trace is not known beforehand: there the oracle says the last value.
-    """
+    """The virtual clusters, and for the oracle the maxima of each 3600 s that HP jobs would have if each ran as it came: f8 (K, .)."""
     models = [shape.gpu_model for shape in cluster.shapes]
     pools = np.array([models.index(model) for model in models])
     gpus = np.bincount(cluster.shape_of, minlength=len(models)) * [shape.gpus for shape in cluster.shapes]

@@ -85,6 +85,7 @@ LOOKS = {
     "tiresias": Look(ORANGE, "-.", "o"),
     "hps": Look(GREEN, "-.", "^"),
     "pbs": Look(PURPLE, "-.", "s"),
+    "sbs": Look(VERMILLION, "-.", "P"),
     "random_victim": Look(BLACK, ":", "<"),
     "godel": Look(VERMILLION, "-", "s"),
     "kubernetes": Look(ORANGE, "-", "^"),

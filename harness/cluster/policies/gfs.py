@@ -8,6 +8,7 @@ spot jobs. After a failure at a size, instances of that size and above are passe
 from harness.cluster.fit import PASS_OVER
 from harness.cluster.preempt import draw
 from harness.cluster.quota import JOB_STATE as JOB_STATE
+from harness.cluster.quota import NEEDS_TRACE as NEEDS_TRACE
 from harness.cluster.quota import PARAMS as QUOTA_PARAMS
 from harness.cluster.quota import REPORTS as REPORTS
 from harness.cluster.quota import STATE as QUOTA_STATE

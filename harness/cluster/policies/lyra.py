@@ -6,6 +6,7 @@ jobs keep within a quota like that of GFS.
 
 from harness.cluster.fit import PASS_OVER
 from harness.cluster.quota import JOB_STATE as JOB_STATE
+from harness.cluster.quota import NEEDS_TRACE as NEEDS_TRACE
 from harness.cluster.quota import PARAMS as PARAMS
 from harness.cluster.quota import REPORTS as REPORTS
 from harness.cluster.quota import STATE as STATE

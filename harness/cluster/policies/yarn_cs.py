@@ -7,6 +7,7 @@ Spot jobs keep within a quota like that of GFS.
 
 from harness.cluster.fit import NO_FIT, PASS_OVER, fits_server
 from harness.cluster.quota import JOB_STATE as JOB_STATE
+from harness.cluster.quota import NEEDS_TRACE as NEEDS_TRACE
 from harness.cluster.quota import PARAMS as QUOTA_PARAMS
 from harness.cluster.quota import REPORTS as REPORTS
 from harness.cluster.quota import STATE as STATE
