@@ -25,8 +25,8 @@ class Layer(NamedTuple):
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
 COMPILED = ("harness.jit", "harness.policy_files")
-READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power", "routing", "speed",
-             "gangs")
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power", "forecast",
+             "quota", "service", "spot", "routing", "speed", "gangs")
 """What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 
 RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))
@@ -55,6 +55,7 @@ LAYERS = (
     Layer("harness.__main__", may=("harness",)),
     Layer("tests.naive", may=("harness.schema",)),
     Layer("tests.naive_policies", may=("harness.schema",)),
+    Layer("tests.naive_spot", may=("harness.schema",)),
 )
 EVERYTHING_ELSE = Layer("any other module", may=("harness",), never=("harness.app",))
 
