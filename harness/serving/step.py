@@ -245,16 +245,16 @@ def begin_step(state, r):
 
 @inlined
 def run_ahead(view, log, r, limit, before, margin):
-    """Ends steps of replica ``r`` that only make tokens, and begins the next, as long as they end by ``limit`` and before
-    ``before``."""
+    """Ends steps of replica ``r`` that only make tokens, and begins the next, as long as they end before ``limit`` and ``before``: what
+    comes at the end of a step belongs to the next."""
     replicas = view.replicas
     batch, blocks, tokens = replicas.batch[r], replicas.blocks[r], view.count[BLOCK_TOKENS]
     row, lead, last = view.row[replicas.model[r], 1], replicas.lead[r], min(replicas.next_end[r] - 1, replicas.ordinal[r] + (1 << 40))
     ordinal, used, context, begin, end = replicas.ordinal[r], replicas.used[r], replicas.context[r], replicas.begin[r], view.due[r]
     room = len(log.spans.end) - margin
     ahead = False
-    before = min(before, view.clock[HORIZON])
-    while end <= limit and end < before and ordinal < last and log.size[SPANS] < room:
+    before = min(before, limit, view.clock[HORIZON])
+    while end < before and ordinal < last and log.size[SPANS] < room:
         growth = view.phase[r, (ordinal + 1) % tokens]
         if used + growth > blocks:
             break
