@@ -14,7 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from harness import schema
-from naive_policies import POLICIES
+from naive_policies import POLICIES as ORDINARY
+from naive_spot import POLICIES as SPOT
+
+POLICIES = {**ORDINARY, **SPOT}
 
 INF = math.inf
 MODULUS = 2**31 - 1
@@ -22,7 +25,9 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
                  "network_domain", "network_mode", "priority")
 DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
-    "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0,
+    "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0, "period_s": 300.0, "limit_1_gpu_s": 3250.0,
+    "limit_2_gpu_s": 7200.0, "quota": "forecast", "quota_share": 0.1, "forecaster": "lin", "p": 0.9, "day_h": 24.0, "week_h": 168.0,
+    "history_h": 672.0, "without": "nothing", "blind": "false",
 }
 
 
@@ -372,7 +377,8 @@ class Look:
         return [
             job for job in self.replay.jobs
             if job.status == "running" and job not in self.gone and self.on(server, [job])
-            and job.row["preemptible"] and job.priority < self.job.priority
+            and job.row["preemptible"] and (job.priority < self.job.priority or (
+                job.priority == self.job.priority and self.replay.policy.outranks(self.job, job)))
             and not self.now - job.start < self.options["min_runtime_s"] and job.evicted_at != self.now
         ]
 
@@ -420,6 +426,7 @@ class Replay:
         self.starts: list[tuple[float, str]] = []
         self.alloc_integral = self.claim_gpu_s = self.grace_gpu_s = 0.0
         self.refresh()
+        self.gone: list[Job] = []
         self.policy = POLICIES[policy](self)
 
     # The state
@@ -476,6 +483,7 @@ class Replay:
         sim = [free.copy() for free in state]
         claims: list[Hold] = []
         gone: list[Job] = []
+        self.gone = gone
         for position in range(job.instances):
             server, gpu = choose(job, position, sim, scope, claims) if choose else (self.best_fit(job.ask, sim, scope), None)
             if server is None and evict:
@@ -520,7 +528,7 @@ class Replay:
                     self.start(job, claims)
                     return True
             for scope in group if may_evict else []:
-                plan = self.plan(job, self.free, scope, evict=True)
+                plan = self.plan(job, self.free, scope, True, self.policy.choose)
                 if plan is not None:
                     self.decide(job, *plan)
                     return True
@@ -536,6 +544,7 @@ class Replay:
         job.servers, job.level = [hold.server.index for hold in holds], worst(hold.level for hold in holds)
         job.speed = self.options["speed"].get((job.row["kind"], job.level, self.network_level(holds)), 1.0)
         self.starts.append((self.now, job.row["job_id"]))
+        self.policy.changed(job)
         self.refresh()
 
     def evict(self, job: Job) -> list[Hold]:
@@ -544,6 +553,7 @@ class Replay:
         job.evictions += 1
         job.status, job.evicted_at = "evicted", self.now
         holds, job.holds = job.holds, []
+        self.policy.changed(job)
         return holds
 
     def decide(self, job: Job, claims: list[Hold], victims: list[Job]) -> None:
@@ -613,7 +623,8 @@ class Replay:
     def finish(self, job: Job) -> None:
         """A job completes, or its end time comes while it runs, waits or claims."""
         self.events += 1
-        if job.status == "running":
+        ran = job.status == "running"
+        if ran:
             whole = job.completes <= self.now
             job.account(self.now, job.duration if whole else job.progress + job.speed * job.ran_for(self.now))
             job.holds = []
@@ -622,6 +633,8 @@ class Replay:
                 self.drop(decision)
         job.status = "finished" if job.attempts else "expired"
         job.finish_time = self.now
+        if ran:
+            self.policy.changed(job)
 
     def arrive(self, job: Job) -> None:
         """A job that an empty cluster cannot hold is rejected; the others wait."""
@@ -635,21 +648,31 @@ class Replay:
     # The loop
 
     def run(self) -> None:
+        ticks, alive = 0, 0.0
         while True:
-            now = min([job.next_event for job in self.jobs] + [decision.maturity for decision in self.open], default=INF)
-            if now >= self.options["horizon_s"] or now == INF:
+            coming = min([job.next_event for job in self.jobs] + [decision.maturity for decision in self.open], default=INF)
+            tick = (ticks + 1) * self.policy.period
+            now = min(coming, tick)
+            if now >= self.options["horizon_s"] or now == INF or (coming == INF and now - alive > 24 * 3600):
                 break
+            alive = alive if coming == INF else now
             self.advance(now)
             due = [job for job in self.jobs if job.next_event == now]
             for job in due:
                 if job.status != "not_submitted":
                     self.finish(job)
-            for decision in [decision for decision in self.open if decision.maturity == now]:
+            ended = [decision for decision in self.open if decision.maturity == now]
+            for decision in ended:
                 self.mature(decision)
+            if tick == now:
+                ticks += 1
+                self.events += 1
+                self.policy.tick()
             for job in due:
                 if job.status == "not_submitted":
                     self.arrive(job)
-            self.refresh()
+            if due or ended:
+                self.refresh()
             while self.one_pass():
                 pass
         if self.options["horizon_s"] < INF:
@@ -669,8 +692,9 @@ class Replay:
             if self.attempt(job):
                 changed = True
                 continue
-            if self.policy.speaks(job) and self.now >= job.may_evict_from:
-                failed.add(job.ask_class)
+            if not self.policy.speaks(job) or self.now < job.may_evict_from:
+                continue
+            failed.add(job.ask_class)
             if self.policy.blocked(job):
                 break
         return changed

@@ -5,7 +5,7 @@ A policy reads the replay (``self.replay``) and the ``Look`` of a victim search 
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import ceil, exp, floor
+from math import ceil, exp, floor, inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ class Policy:
     """Best fit, in order of submission, never stopped and never evicting."""
 
     preempts = False
+    choose: Any = None
+    """Stands in for best fit, see naive.Choose."""
 
     def __init__(self, replay: "Replay") -> None:
         self.replay = replay
@@ -51,6 +53,21 @@ class Policy:
     def victims(self, look: "Look") -> Found:
         """A server and the jobs to evict there, for one instance that fits nowhere."""
         return None
+
+    def outranks(self, job: "Job", victim: "Job") -> bool:
+        """Whether ``job`` may evict a job of its own priority."""
+        return False
+
+    def changed(self, job: "Job") -> None:
+        """The job has started or stopped to run."""
+
+    @property
+    def period(self) -> float:
+        """Seconds between two ticks."""
+        return inf
+
+    def tick(self) -> None:
+        """Called at every multiple of the period."""
 
 
 class Fifo(Policy):
@@ -247,6 +264,84 @@ class DomainFirstCost(FlexTopo):
         return -self.topology(look, server, victims), cost
 
 
+class Behind(Policy):
+    """Evicts jobs that are behind in the order of the queue; ``measure`` says how far."""
+
+    preempts = True
+
+    def measure(self, job: "Job") -> float:
+        raise NotImplementedError
+
+    def outranks(self, job: "Job", victim: "Job") -> bool:
+        return self.key(victim) > self.key(job)
+
+    def victims(self, look: "Look") -> Found:
+        best = None
+        for server in look.servers:
+            behind = [job for job in look.evictable(server) if self.outranks(look.job, job)]
+            if not look.worth(server, behind, True):
+                continue
+            order = sorted(behind, key=lambda job: (self.measure(job), job.index), reverse=True)
+            n = 0
+            while not look.fits(server, order[:n], True):
+                n += 1
+            look.tried += 2 * n
+            left = order[:n]
+            for job in order[:n][::-1]:
+                fewer = [victim for victim in left if victim is not job]
+                if look.fits(server, fewer, True):
+                    left = fewer
+            rank = -min(map(self.measure, left)), len(left)
+            if best is None or rank < best[0]:
+                best = rank, server, left
+        return best and best[1:]
+
+
+class Tiresias(Behind):
+    def measure(self, job: "Job") -> float:
+        return job.gpus * (job.ran + (self.replay.now - job.start if job.status == "running" else 0.0))
+
+    def key(self, job: "Job") -> Any:
+        options = self.replay.options
+        had = self.measure(job)
+        return 0 if had < options["limit_1_gpu_s"] else 1 if had < options["limit_2_gpu_s"] else 2
+
+    @property
+    def period(self) -> float:
+        return self.replay.options["period_s"]
+
+
+def left(job: "Job", now: float) -> float:
+    """Seconds of work that the job still needs by its estimate."""
+    return job.estimate - job.progress - (job.speed * job.ran_for(now) if job.status == "running" else 0.0)
+
+
+class Srgt(Behind):
+    def measure(self, job: "Job") -> float:
+        return job.gpus * left(job, self.replay.now)
+
+    def key(self, job: "Job") -> Any:
+        return self.measure(job)
+
+
+class Hps(Policy):
+    def key(self, job: "Job") -> Any:
+        waited = self.replay.now - job.submit
+        aging = 2 * min(waited / 1800, 1) if waited >= 300 else 1
+        return -(1 / (1 + left(job, self.replay.now) / 3600) * aging * (1 / (1 + job.gpus / 4)))
+
+
+class Pbs(Policy):
+    def key(self, job: "Job") -> Any:
+        need = left(job, self.replay.now)
+        per_iteration = job.gpus * need / job.estimate
+        if per_iteration < 10:
+            return 0, per_iteration
+        if job.gpus <= 2:
+            return 1, need
+        return (2, job.gpus) if need < 3600 else (3, need)
+
+
 class Packing(Policy):
     """The server with the highest integer score that fits, the lowest on ties."""
 
@@ -417,7 +512,8 @@ class PwrFgd(Fgd):
 
 
 POLICIES: dict[str, type[Policy]] = {
-    "fifo": Fifo, "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
+    "fifo": Fifo, "tiresias": Tiresias, "srgt": Srgt, "hps": Hps, "pbs": Pbs,
+    "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,
     "random_fit": RandomFit, "dotprod": DotProd, "clustering": Clustering, "packing": Packing, "bestfit": BestFit, "fgd": Fgd,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.cluster.fit import HOLD, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
+from harness.cluster.fit import HOLD, PASS_OVER, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
 from harness.cluster.ledger import (
     change_share,
     enter_evictable,
@@ -47,7 +47,7 @@ from harness.cluster.log import (
     add_victim,
     has_room,
 )
-from harness.cluster.preempt import FIRST_VICTIM, SERVER_FOUND, SERVERS_CAPPED, SERVERS_SCANNED, SETS_TRIED, evictable
+from harness.cluster.preempt import FIRST_VICTIM, SERVER_FOUND, SERVERS_CAPPED, SERVERS_SCANNED, SETS_TRIED, evictable, rival
 from harness.cluster.queue import GRACE_END, HELD, VERSION, schedule
 from harness.cluster.state import (
     ANYWHERE,
@@ -122,7 +122,7 @@ FAULTS = {
     BAD_COUNT: "names no victims, or more than there are jobs",
 }
 
-STARTED, CLAIMED, FAILED, HELD_BACK, FAULTY, NO_ROOM = 1, 2, 3, 4, 5, 6
+STARTED, CLAIMED, FAILED, HELD_BACK, FAULTY, NO_ROOM, PASSED_OVER = 1, 2, 3, 4, 5, 6, 7
 """What came of a job's turn. NO_ROOM: nothing yet, since the log is full."""
 
 
@@ -139,10 +139,11 @@ def new_pending(view: View) -> Pending:
 
 
 @inlined
-def try_job(state, view, own, queue, pending, log, job, place, victims, preempts):
+def try_job(state, view, own, queue, pending, log, job, place, victims, outranks, changed, defined):
     """Starts ``job``, or makes it claim what victims free, or leaves all as it was; returns what came of it."""
     c = state.jobs.klass[job]
-    has_prey = preempts and state.classes.rank[c] > 0
+    preempts, has_rivals, notes = defined[3], defined[6], defined[7]
+    has_prey = preempts and (state.classes.rank[c] > 0 or has_rivals)
     may_evict = has_prey and state.clock[NOW] >= state.jobs.retry_at[job]
     if not pending.cost[RESUMED]:
         fill(pending.cost, 0)
@@ -155,12 +156,14 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, preempts
             outcome = place_gang(state, view, own, pending, job, place)
             if outcome == STARTED:
                 start(state, queue, job)
-            if outcome == STARTED or outcome == FAULTY:
+                if notes:
+                    changed(view, own, job)
+            if outcome == STARTED or outcome == FAULTY or outcome == PASSED_OVER:
                 return outcome
             held_back = held_back or outcome == HELD_BACK
         for scope in range(first, last + 1 if may_evict and not held_back else first):
             enter_scope(state, pending, scope)
-            outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims)
+            outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims, outranks, changed, has_rivals, notes)
             if outcome != FAILED:
                 pending.cost[RESUMED] = outcome == NO_ROOM
                 return outcome
@@ -211,7 +214,7 @@ def place_gang(state, view, own, pending, job, place):
             vacate(state, placed)
         if choice >= 0:
             return FAULTY
-        return HELD_BACK if choice == HOLD else FAILED
+        return HELD_BACK if choice == HOLD else PASSED_OVER if choice == PASS_OVER else FAILED
     return STARTED
 
 
@@ -234,7 +237,7 @@ def note(pending, fault, job, s, victim):
 
 
 @kernel
-def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
+def evict_for_gang(state, view, own, queue, pending, log, job, place, victims, outranks, changed, has_rivals, notes):
     """Places all instances in turn, evicting where nothing fits; commits the whole decision, or undoes it."""
     jobs, servers = state.jobs, state.servers
     c = jobs.klass[job]
@@ -261,7 +264,7 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
             undo(state, pending, first, i, evicted)
             return FAILED
         s = pending.found[SERVER_FOUND]
-        if not take_out_victims(state, pending, job, s, n, evicted):
+        if not take_out_victims(state, view, own, pending, job, s, n, evicted, outranks, has_rivals):
             return FAULTY
         evicted += n
         k = servers.shape_id[s]
@@ -279,7 +282,7 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
         return NO_ROOM
     sort(pending.claim.evicted, evicted)
     write_rows(state, pending, log, job, evicted)
-    commit(state, queue, pending, log, job, evicted)
+    commit(state, view, own, queue, pending, log, job, evicted, changed, notes)
     return CLAIMED
 
 
@@ -293,7 +296,7 @@ def undo(state, pending, first, end, evicted):
 
 
 @kernel
-def take_out_victims(state, pending, job, s, n, evicted):
+def take_out_victims(state, view, own, pending, job, s, n, evicted, outranks, has_rivals):
     """Takes the proposed victims off their servers, for now; notes a fault if one of them may not be evicted."""
     jobs = state.jobs
     if not state.count[SCOPE_FROM] <= s < state.count[SCOPE_TO]:
@@ -302,7 +305,8 @@ def take_out_victims(state, pending, job, s, n, evicted):
         return note(pending, BAD_COUNT, job, s, -1)
     for v in range(n):
         victim = pending.found[FIRST_VICTIM + v]
-        if not 0 <= victim < len(jobs) or not evictable(state, victim, jobs.klass[job]):
+        if not 0 <= victim < len(jobs) or not (evictable(state, victim, jobs.klass[job]) or (
+                has_rivals and rival(state, victim, jobs.klass[job]) and outranks(view, own, job, victim))):
             twice = 0 <= victim < len(jobs) and jobs.status[victim] == WAITING
             return note(pending, EVICTED_TWICE if twice else NOT_EVICTABLE, job, s, victim)
         here = False
@@ -329,7 +333,7 @@ def put_back(state, victim):
 
 
 @kernel
-def commit(state, queue, pending, log, job, evicted):
+def commit(state, view, own, queue, pending, log, job, evicted, changed, notes):
     """Makes the decision final: victims stop, and the preemptor claims, or starts when there is no grace."""
     jobs, now, grace = state.jobs, state.clock[NOW], state.clock[GRACE_S]
     state.count[DECISIONS] += 1
@@ -347,6 +351,8 @@ def commit(state, queue, pending, log, job, evicted):
         for i in range(jobs.first_instance[victim], jobs.end_instance[victim]):
             add_seat(log, state.instances.server[i], state.instances.gpus[i])
         lost = charge_eviction(state, queue, victim)
+        if notes:
+            changed(view, own, victim)
         n = state.classes.instances[d]
         log.numbers[r, LOST] += lost * (n * state.classes.gpus[d] * state.classes.milli[d]) / MILLI
         if grace > 0:
@@ -360,11 +366,11 @@ def commit(state, queue, pending, log, job, evicted):
         add_held(log, job, CLAIM, now, now + grace, pending.claim.claimed_gpu[job], pending.claim.claimed_cpu[job])
         schedule(queue, jobs, now + grace, GRACE_END, job)
     else:
-        mature(state, queue, pending, log, job, c)
+        mature(state, view, own, queue, pending, log, job, c, changed, notes)
 
 
 @kernel
-def mature(state, queue, pending, log, job, c):
+def mature(state, view, own, queue, pending, log, job, c, changed, notes):
     """The grace of a decision is over: victims let go and are eligible again, and the claim becomes a start if its guarantee holds."""
     jobs, instances, now = state.jobs, state.instances, state.clock[NOW]
     release_holds(state, pending, job)
@@ -383,6 +389,8 @@ def mature(state, queue, pending, log, job, c):
             kept = kept and instance_level(state, i) <= state.on_shape.accepts[c, state.servers.shape_id[instances.server[i]]]
     if kept:
         start(state, queue, job)
+        if notes:
+            changed(view, own, job)
         r = pending.claim.row[job]
         while r < log.size[0] and log.rows[r, PREEMPTOR] == job and log.rows[r, DECISION] == log.rows[pending.claim.row[job], DECISION]:
             log.rows[r, RAN] = 1

@@ -16,6 +16,8 @@ NO_FIT = -1
 """place: no server can take the instance as it is. Must follow from what the job's class asks for alone."""
 HOLD = -2
 """place: a server could take it, but the policy does not want it started now."""
+PASS_OVER = -3
+"""place: no job of its class is to start, or to evict, in this pass."""
 
 GPU_SHIFT = 32
 """Bits of what ``place`` returns that hold the server; above them is 0, or the number of a GPU plus 1."""

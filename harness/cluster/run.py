@@ -31,7 +31,7 @@ class Run:
         outcome = engine.PAUSED
         while outcome in (engine.PAUSED, engine.FULL):
             outcome = engine.run(self.state, view, self.own, self.queue, self.pending, self.log, self.where, *policy.hooks, defined,
-                                 policy.period_s, tally[engine.EVENTS] + SLICE)
+                                 policy.dynamic, policy.period_s, tally[engine.EVENTS] + SLICE)
             if outcome == engine.FULL:
                 self.log = doubled(self.log)
             if progress:
@@ -44,6 +44,10 @@ class Run:
         end = float(horizon if horizon < np.inf else self.where.last[engine.LAST_EVENT])
         self.state.clock[NOW] = end
         return end
+
+    def reports(self) -> dict[str, float]:
+        """Metrics of the policy's own, by name."""
+        return {name: float(self.own.state[column]) for name, column in self.policy.reports.items()}
 
     def complaint(self, name: Callable[[int], str]) -> str:
         """What was wrong with the policy's intention; ``name`` gives the job_id of a job of the state."""

@@ -72,7 +72,7 @@ class Window(Run):
         """The state as it is, and this log."""
         trace = pa.table({"job_id": self.names})
         return Outcome(trace, np.arange(len(self.rows)), self.state, log, self.reasons, int(self.where.tally[engine.EVENTS]),
-                       int(self.state.count[DECISIONS]), end, int(self.pending.fault[CAPPED]))
+                       int(self.state.count[DECISIONS]), end, int(self.pending.fault[CAPPED]), self.reports())
 
     def add(self, block: pa.Table, more: bool) -> None:
         """Loads the next block of the trace; ``more`` says whether another one follows."""

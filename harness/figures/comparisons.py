@@ -30,7 +30,7 @@ SERVING = (
     "starved_share_long",
 )
 
-POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", *WAITS, *JCTS, "wait_s_censored", *WORK, "makespan_s", *SERVING,
+POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", "guarantee_failed_share", "quota_mean", *WAITS, *JCTS, "wait_s_censored", *WORK, "makespan_s", *SERVING,
                   "drain_ratio", "preemptions", "switches", "batch_mean", "kv_used_mean")
 PAIRED_METRICS = (*DECISIONS, *WAITS, *WORK, *SERVING)
 BASELINES = ("godel", "kubernetes", "priority", "fifo", "long_fifo", "fcfs")

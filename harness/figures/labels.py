@@ -53,6 +53,8 @@ LABELS = {
     "fragmentation_mean": Label("fragmentation", "%", -1, 100),
     "energy_kwh": Label("energy", "kWh", -1),
     "offered_load": Label("offered load", ""),
+    "guarantee_failed_share": Label("guaranteed hours that failed", "%", -1, 100),
+    "quota_mean": Label("spot quota", "%", 0, 100),
     "capped": Label("victim searches cut to max_evictable", ""),
     "makespan_s": Label("makespan", "h", -1, HOURS),
     "wait_s_censored": Label("jobs that never started", "", -1),

@@ -60,7 +60,7 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
       [warmup_s, end); null where there are none, or no limit. ``fragmentation_mean``: null unless the table has that column;
       so is ``energy_kwh``, the sum over all intervals.
     - ``makespan_s``: the last finish_time. ``wait_s_*`` cover the jobs not rejected, expired or yet to be submitted, those that never
-      started with their waiting so far, which ``wait_s_censored`` counts; ``jct_s_*`` and the slowdowns the finished jobs; all again
+      started with their waiting so far, which ``wait_s_censored`` counts, and so does ``queue_s_mean`` of all time not running; ``jct_s_*`` and the slowdowns the finished jobs; all again
       with the kind of the job as suffix. Quantiles are linear.
     """
     return summary_of(outcome, cluster, Columns([jobs]), utilization, [Decided(outcome, warmup_s)], warmup_s)
@@ -83,6 +83,7 @@ def summary_of(outcome: Outcome, cluster: Cluster, jobs: Columns, utilization: p
         "makespan_s": jobs.largest("finish_time"),
         **_load(cluster, jobs, status),
         "capped": outcome.capped,
+        **outcome.reports,
         **dict(_latencies(jobs, status)),
     }
 
@@ -189,6 +190,10 @@ def _latencies(jobs: Columns, status: Array) -> Iterator[tuple[str, Value]]:
         if name == "wait_s":
             covered |= (status == waiting) | (status == running)
             yield "wait_s_censored", int(np.isnan(jobs.numbers("first_start", covered)).sum())
+        if name == "wait_s":
+            for k, suffix in enumerate(("", *(f"_{word}" for word in schema.KINDS)), -1):
+                queued = jobs.numbers("queue_s", covered if k < 0 else covered & (kind == k))
+                yield f"queue_s_mean{suffix}", float(queued.mean()) if len(queued) else None
         every, n = _statistics(jobs.numbers(name, covered)), np.count_nonzero(covered)
         for k, suffix in enumerate(("", *(f"_{word}" for word in schema.KINDS)), -1):
             chosen = covered if k < 0 else covered & (kind == k)
