@@ -64,6 +64,7 @@ LABELS = {
     "requests_running": Label("requests left running", ""),
     "requests_expired": Label("requests that ended unstarted", "", -1),
     "requests_not_submitted": Label("requests not submitted", ""),
+    "requests_dropped": Label("requests dropped", "", -1),
     "steps": Label("steps", ""),
     "throughput_rps": Label("throughput", "requests/s", 1),
     "output_tokens_s": Label("output", "tokens/s", 1),
