@@ -155,7 +155,7 @@ REPLICAS: Table = (
     Column("drain_time", F8, "it takes no more requests from then on; null: not during the replay", "s", nullable=True),
     Column("stop_time", F8, "it is gone; null: not during the replay", "s", nullable=True),
     Column("server", I4, "server that it runs on", low=0),
-    Column("level", STRING, "smallest topology level that holds it; null: nothing was pinned", nullable=True, values=LEVELS),
+    Column("level", STRING, "smallest topology level that holds its GPUs", nullable=True, values=LEVELS),
     Column("ended", STRING, "why it went", values=("scale_in", "evicted", "open")),
 )
 """Where and when replicas of services ran: a row for each stay. Input of the serving half, for which the columns replica, ready_time,
