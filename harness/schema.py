@@ -206,6 +206,20 @@ UTILIZATION: Table = (
     Column("running_jobs", F8, "mean running jobs", "jobs"),
 )
 
+TIMELINE: Table = (
+    Column("t_start", F8, "start of the interval", "s"),
+    Column("t_end", F8, "end of the interval", "s"),
+    Column("load", F8, "mean load of all services", "replicas"),
+    Column("wanted", F8, "mean replicas that the services trace asks for", "replicas"),
+    Column("ready", F8, "mean replicas with their model loaded", "replicas"),
+    Column("gpu_online", F8, "mean GPUs held by replicas", "GPUs"),
+    Column("gpu_offline", F8, "mean GPUs held by batch and training", "GPUs"),
+    Column("victims", I8, "offline jobs evicted"),
+    Column("requests", I8, "requests that arrive"),
+    Column("ttft_p99_s", F8, "99th percentile of their time to first token; inf: more than 1 % never had one", "s", nullable=True),
+    Column("violations", I8, "of those, requests that missed their objectives"),
+)
+
 FRAGMENTATION: Table = (Column("fragmentation", F8, "mean of FGD's F / free GPUs"),)
 ENERGY: Table = (Column("energy_kwh", F8, "energy that the servers' GPUs and sockets draw", "kWh"),)
 """Further columns of UTILIZATION, with metrics.fragmentation=true and metrics.energy=true."""

@@ -19,8 +19,8 @@ OFFLINE = ("batch", "training")
 
 def answers(requests: pa.Table, replicas: pa.Table, jobs: pa.Table, gpus: int, end_s: float, prices: Prices,
             warmup_s: float = 0.0) -> dict[str, Value]:
-    """Metrics by name. ``gpus`` of the cluster; the replay of the cluster ended at ``end_s``; requests that arrive before ``warmup_s`` do not
-    count.
+    """Metrics by name. ``gpus`` of the cluster; the replay of the cluster ended at ``end_s``; requests that arrive before ``warmup_s`` do
+    not count.
 
     - ``requests``, ``requests_<status>``; ``ttft_s_*``, ``tbt_mean_s_*``, ``tbt_p99_s_*``, ``queue_s_*``: mean and quantiles over requests
       that got so far; ``slo_met_share`` and ``slo_violations``: of the requests that are not rejected, and did not finish within their
@@ -99,7 +99,8 @@ def _work(jobs: pa.Table, requests: pa.Table, gpus: int, end_s: float, prices: P
         yield f"{name}_gpu_s_offline", float(sums[name][offline].sum())
     cards = jobs["instances"].to_numpy().astype(float) * jobs["gpus"].to_numpy() * jobs["gpu_milli"].to_numpy() / MILLI
     online = np.flatnonzero(~offline)
-    wanted = np.minimum(jobs["end_time"].to_numpy(zero_copy_only=False).astype(float)[online], end_s) - jobs["submit_time"].to_numpy()[online]
+    until = np.minimum(jobs["end_time"].to_numpy(zero_copy_only=False).astype(float)[online], end_s)
+    wanted = until - jobs["submit_time"].to_numpy()[online]
     online_s = float((cards[online] * wanted.clip(min=0.0)).sum() - sums["shortfall"][online].sum())
     cluster_h, online_h = gpus * end_s / 3600.0, online_s / 3600.0
     goodput_h = float(sums["goodput"][offline].sum()) / 3600.0

@@ -107,8 +107,8 @@ def services(found: pa.Table, scaler: Autoscaler, instance: Mapping[str, Any], g
         time, wanted = mine["time"].to_numpy(), mine["wanted"].to_numpy().astype(np.int64)
         at, replicas = delayed(time, wanted, scaler.out_delay_s, scaler.drain_s)
         rows = len(at)
-        columns: dict[str, Any] = {"service": [name] * rows, "time": at, "replicas": replicas, "gpus": [gpus] * rows, "kind": ["online"] * rows}
-        columns |= {key: [value] * rows for key, value in instance.items()}
+        columns: dict[str, Any] = {"service": [name] * rows, "time": at, "replicas": replicas}
+        columns |= {key: [value] * rows for key, value in {"gpus": gpus, "kind": "online", **instance}.items()}
         parts.append(pa.table(columns))
     return checked(pa.concat_tables(parts, promote_options="permissive"), schema.SERVICES, "colocation.replica")
 

@@ -7,7 +7,7 @@ from harness.colocation.settings import Links
 from harness.schema import LEVELS
 from harness.serving.models import Link
 from harness.serving.pool import Pool
-from harness.topology import NVLINK, SERVER, SOCKET, Cluster, ServerShape
+from harness.topology import SERVER, SOCKET, Cluster, ServerShape
 
 
 def on_links(pool: Pool, cluster: Cluster, links: Links) -> Pool:

@@ -1,7 +1,7 @@
 """Stage 2, replicas to placements: the job-level replay of the services and of the offline work between them, and what it says of each
 replica: when it really ran, where, at which topology level, and when its model was loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from harness.workload.services import expand
 Array = np.ndarray
 
 
-def offline_jobs(sections: Sequence[dict[str, Any]], cluster: Cluster, seed: int) -> list[pa.Table]:
+def offline_jobs(sections: Sequence[Mapping[str, Any]], cluster: Cluster, seed: int) -> list[pa.Table]:
     """The jobs of each generator, sized for ``cluster``; with several, names get the generator's number in front.
 
     Raises BadInput for a generator of requests.
@@ -39,8 +39,8 @@ def offline_jobs(sections: Sequence[dict[str, Any]], cluster: Cluster, seed: int
 
 
 def trace(services: pa.Table, offline: Sequence[pa.Table], end_s: float) -> pa.Table:
-    """schema.JOBS and ``service``, by submit_time: a job for each stay of a wanted replica, and the offline jobs submitted before ``end_s``,
-    whose service is null."""
+    """schema.JOBS and ``service``, by submit_time: a job for each stay of a wanted replica, and the offline jobs submitted before
+    ``end_s``, whose service is null."""
     replicas = expand(services, end_s)
     replicas = replicas.select([*schema.names(schema.JOBS), "service"])
     rest = [table.filter(pc.less(table["submit_time"], end_s)) for table in offline]

@@ -91,7 +91,7 @@ def parse(section: Mapping[str, Any]) -> Settings:
     known = [name for name in names(INSTANCE) if name not in ("gpus", "kind")]
     for name in settings.replica:
         if name not in known:
-            raise BadInput(f"colocation.replica.{name}: there is no such column of an instance, or it is set here; known are {', '.join(known)}")
+            raise BadInput(f"colocation.replica.{name}: must be a column of an instance that is not set elsewhere: {', '.join(known)}")
     if settings.until not in STAGES:
         raise BadInput(f"colocation.until={settings.until}: must be one of {', '.join(STAGES)}")
     if settings.services and settings.replicas:

@@ -1,6 +1,6 @@
 """The stages one after the other, each of whose tables may also come from a file that an earlier run wrote."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from harness.colocation import autoscale, placements
 from harness.colocation.answers import answers, served
 from harness.colocation.links import on_links
 from harness.colocation.settings import Settings
+from harness.colocation.timeline import timeline
 from harness.colocation.tokens import tokens
 from harness.metrics import jobs_table, preemptions_table, summary, utilization_table
 from harness.serving.hooks import Policy as ServingPolicy
@@ -89,6 +90,7 @@ def run(requests: pa.Table, settings: Settings, world: World, seed: int, interva
     tables["requests"], tables["serving"] = tokens(requests, replicas, pool, world.serving, seed, interval_s, warmup_s, progress)
     if jobs is not None:
         metrics |= answers(tables["requests"], replicas, jobs, world.cluster.gpus, end_s, settings.prices, warmup_s)
+        tables["timeline"] = timeline(tables, settings.start_s, end_s)
     else:
         metrics |= served(tables["requests"], warmup_s)
     return Joined(tables, metrics, about | {"kv_blocks": pool.blocks})

@@ -12,6 +12,7 @@ from harness.serving.pool import PREEMPTIONS, Pool
 from harness.serving.routing import ROUTING as RULES
 from harness.serving.speed import FEATURES
 from harness.serving.state import (
+    ACCEPTING,
     BATCH,
     BLOCK_TOKENS,
     BOUNDARY,
@@ -61,7 +62,7 @@ def smallest_state() -> tuple[State, Own]:
         return np.zeros(n, kind).view(np.recarray)
 
     ints = np.zeros((1, 1), np.int64)
-    view = View(np.zeros(6), np.zeros(15, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
+    view = View(np.zeros(6), np.zeros(16, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
                 one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
                 ints.copy(), one(CHANGE))
     return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
@@ -124,7 +125,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     changes.link *= len(coef) // len(LEVELS) if pool.links else 0
     models = np.zeros(len(switching), MODEL).view(np.recarray)
     models.switch_s, models.layers = switching, [model.layers for model in pool.all_models]
-    clock, count = np.zeros(6), np.zeros(15, np.int64)
+    clock, count = np.zeros(6), np.zeros(16, np.int64)
     clock[HORIZON] = horizon_s
     clock[SWAP_S] = pool.model.kv_bytes / (pool.gpu.pcie_gbs * 1e9 * pool.tp)
     clock[MOVE_FLOOR_S], clock[MOVE_S] = pool.move_s()
@@ -133,7 +134,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     count[WHOLE] = pool.prefill == "whole"
     count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
     count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
-    count[DROPS] = pool.unfinished == "drop"
+    count[DROPS], count[ACCEPTING] = pool.unfinished == "drop", replicas["accepts"].sum()
     count[FINISHED_N] = int((requests["status"] == REJECTED).sum())
     table = np.zeros(len(tenants.dictionary) + 1, TENANT).view(np.recarray)
     members = np.full((m, pool.batch), NOBODY, np.int64)

@@ -1,8 +1,9 @@
 """The replay of requests under a policy: one loop over instants, compiled once for all policies and all step-time models.
 
 It knows steps, operations, queues and KV blocks, and nothing of any policy. At an instant: steps that end, by replica; operations and KV
-caches that arrive, by kind and request; replicas that go, drain or come; the tick; arrivals, by index. Then held requests are dispatched, and touched replicas begin
-their next step or operation. Steps at which nothing but tokens happens are advanced at once, up to the next moment at which
+caches that arrive, by kind and request; replicas that go, drain or come; the tick; arrivals, by index. Then held requests are
+dispatched, and touched replicas begin their next step or operation.
+Steps at which nothing but tokens happens are advanced at once, up to the next moment at which
 somebody may look at the replica or send it something: the next arrival,
 tick, event of the calendar or change of the replicas, and where replicas are coupled before any other step ends (``others_end``).
 """
@@ -33,6 +34,7 @@ from harness.serving.queue import (
 )
 from harness.serving.speed import prefill_s
 from harness.serving.state import (
+    ACCEPTING,
     BLOCK,
     COUPLED,
     DECODE,
@@ -96,10 +98,11 @@ def new_progress(replicas: int) -> Progress:
 
 @inlined
 def others_end(view, r):
-    """When a step of another replica ends that may concern replica ``r``: of any while replicas are coupled (requests are held, gangs have
-    places, or the policy says so), and for a decode replica of one that prefills."""
+    """When a step of another replica ends that may concern replica ``r``: of any while replicas are coupled (requests are held that some
+    replica could take, gangs have places, or the policy says so), and for a decode replica of one that prefills."""
     first = np.inf
-    coupled = view.queues.waiting[len(view.due)] > 0 or view.count[LONGS] > 0 or view.count[COUPLED] > 0
+    held = view.queues.waiting[len(view.due)] > 0 and view.count[ACCEPTING] > 0
+    coupled = held or view.count[LONGS] > 0 or view.count[COUPLED] > 0
     if coupled or view.replicas.role[r] == DECODE:
         for other in range(len(view.due)):
             if other != r and (coupled or view.replicas.role[other] != DECODE):
@@ -252,7 +255,7 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
         # 3. Held requests go to replicas
         if calendar.mark[RELEASED]:
             calendar.mark[RELEASED] = 0
-            if view.queues.waiting[every] and dispatch(
+            if view.queues.waiting[every] and count[ACCEPTING] and dispatch(
                     state, seen, own, calendar, progress, route, gang, interrupt, has_gang, has_interrupt):
                 return BROKEN
 

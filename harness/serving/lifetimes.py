@@ -5,6 +5,8 @@ When it goes, the step under way is cut and makes no tokens, the KV caches are g
 tokens so far count, and are computed again with its prompt) or is dropped.
 """
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,6 +17,7 @@ from harness.serving.lifecycle import cached, preempt_member, preempt_prefill, t
 from harness.serving.log import STEP, add_span
 from harness.serving.queue import RELEASED, join, leave, touch
 from harness.serving.state import (
+    ACCEPTING,
     CHANGE,
     COME,
     DRAIN,
@@ -48,7 +51,7 @@ def changes_of(replicas: pa.Table) -> Table:
     if len(early):
         raise BadInput(f"replicas, row {order[early[0] + 1]}: slot {slot[order[early[0] + 1]]} is still taken at its ready_time")
     level = [LEVELS.index(word or LEVELS[-1]) for word in replicas["level"].to_pylist()]
-    found = np.zeros(3 * len(slot), CHANGE).view(np.recarray)
+    found: Any = np.zeros(3 * len(slot), CHANGE).view(np.recarray)
     found.time, found.replica = np.concatenate([stop, drain, ready]), np.tile(slot, 3)
     found.what, found.link = np.repeat((GO, DRAIN, COME), len(slot)), np.tile(level, 3)
     found = found[(found.time < np.inf) & ~((found.what == DRAIN) & (np.tile(drain, 3) == np.tile(stop, 3)))]
@@ -62,7 +65,9 @@ def change(state, calendar, log, i):
     r, what = view.changes.replica[i], view.changes.what[i]
     if what == GO:
         go(state, calendar, log, r, i)
+    view.count[ACCEPTING] -= view.replicas.accepts[r]
     view.replicas.accepts[r] = what == COME
+    view.count[ACCEPTING] += view.replicas.accepts[r]
     if what == COME:
         view.replicas.link[r] = view.changes.link[i]
     calendar.mark[RELEASED] = 1

@@ -44,12 +44,13 @@ NOW, HORIZON, SWAP_S, MOVE_S, MOVE_FLOOR_S, BOUNDARY = 0, 1, 2, 3, 4, 5
 operators of a prefill operation after which it can be paused (0: at once)."""
 
 (SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUPLED, ROUTING, ENTERED, SWITCHES, LONGS,
- FINISHED_N, DROPS) = range(15)
+ FINISHED_N, DROPS, ACCEPTING) = range(16)
 """Columns of View.count: the seed; most decode and prefill members of a replica; tokens of a step, or of an operation with several
 prompts; tokens of a KV block; 1: whole prompts are prefilled, as operations; how the engine preempts; 1: runs of steps are advanced at
 once; 1: the other models stay loaded, partly on the host; 1: the policy looks at several replicas when one changes; the
 rule of routing; admissions, model switches, gangs placed and not finished, and requests
-finished, rejected or dropped so far; 1: what is on a replica that goes is dropped, not sent to another."""
+finished, rejected or dropped so far; 1: what is on a replica that goes is dropped, not sent to another;
+replicas that take requests."""
 
 
 def table(**fields: str) -> np.dtype:
@@ -168,7 +169,7 @@ class View(NamedTuple):
     """What a policy sees: the same arrays as the State, not writable, without the true output lengths."""
 
     clock: Array  # f8 (6,) columns NOW ..
-    count: Array  # i8 (15,) columns SEED ..
+    count: Array  # i8 (16,) columns SEED ..
     coef: Array  # f8 (rows, 2, 3, features) step times, see speed.py
     limit: Array  # i8 (rows,) decode batch from which the second set of coefficients holds
     row: Array  # i8 (K, G + 1) row of coef for a model prefilled by so many replicas
