@@ -41,11 +41,16 @@ def offline_jobs(sections: Sequence[Mapping[str, Any]], cluster: Cluster, seed: 
 def trace(services: pa.Table, offline: Sequence[pa.Table], end_s: float) -> pa.Table:
     """schema.JOBS and ``service``, by submit_time: a job for each stay of a wanted replica, and the offline jobs submitted before
     ``end_s``, whose service is null."""
-    replicas = expand(services, end_s)
-    replicas = replicas.select([*schema.names(schema.JOBS), "service"])
-    rest = [table.filter(pc.less(table["submit_time"], end_s)) for table in offline]
-    rest = [table.append_column("service", pa.nulls(table.num_rows, pa.string())) for table in rest]
-    return in_order([replicas, *(table.cast(replicas.schema) for table in rest)])
+    columns = schema.arrow_schema(schema.JOBS).append(pa.field("service", pa.string()))
+    parts = []
+    if pc.any(pc.greater(services["replicas"], 0)).as_py():
+        parts.append(expand(services, end_s).select(columns.names))
+    for table in offline:
+        table = table.filter(pc.less(table["submit_time"], end_s))
+        parts.append(table.append_column("service", pa.nulls(table.num_rows, pa.string())))
+    if not sum(part.num_rows for part in parts):
+        raise BadInput("colocation: nothing to place, neither replicas (colocation.autoscaler) nor offline work (colocation.offline)")
+    return in_order([part.cast(columns) for part in parts])
 
 
 def replicas_table(outcome: Outcome, load_s: float, drain_s: float) -> pa.Table:

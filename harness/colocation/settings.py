@@ -97,7 +97,7 @@ def parse(section: Mapping[str, Any]) -> Settings:
     if settings.services and settings.replicas:
         raise BadInput("colocation.services, colocation.replicas: give one of them; replicas follow from services")
     scaler = settings.autoscaler
-    for name, low in (("target", 0.01), ("sync_s", 0.1), ("window_s", 0.1), ("batch", 1), ("max_replicas", max(scaler.min_replicas, 1))):
+    for name, low in (("target", 0.01), ("sync_s", 0.1), ("window_s", 0.1), ("batch", 1), ("max_replicas", scaler.min_replicas)):
         if getattr(scaler, name) < low:
             raise BadInput(f"colocation.autoscaler.{name}={getattr(scaler, name)}: must be at least {low}")
     return settings
