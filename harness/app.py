@@ -93,6 +93,7 @@ class Settings:
     pool: dict[str, Any] = field(default_factory=dict)
     workload: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
+    colocation: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     pinning: str = "packed"
     preemption: Preemption = field(default_factory=Preemption)

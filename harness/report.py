@@ -19,6 +19,9 @@ from harness import __version__
 from harness.errors import BadInput
 from harness.figures import (
     card_mix,
+    colocation_demand,
+    colocation_pareto,
+    colocation_timeline,
     goodput_load,
     hit_rate,
     latency_cdf,
@@ -42,6 +45,9 @@ from harness.sweep import aggregate
 from harness.tables import one_line, write_atomically
 
 FIGURES: tuple[ModuleType, ...] = (
+    colocation_pareto,
+    colocation_timeline,
+    colocation_demand,
     hit_rate,
     card_mix,
     pays,
@@ -56,7 +62,7 @@ FIGURES: tuple[ModuleType, ...] = (
     serving_cdf,
     goodput_load,
 )
-TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests")
+TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests", "demand", "timeline")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
 MOST_GRIDS, MOST_ROWS, LARGE_SVG = 12, 200, 400_000

@@ -102,3 +102,19 @@ def spread(told: Label, middle: float, low: float, high: float, signed: bool = F
     if low != low or low == high:
         return text
     return f"{text}\n[{number(told.scale * low)}, {number(told.scale * high)}]"
+
+
+def sizing_grid(found: pd.DataFrame) -> Grid:
+    """The smallest clusters of ``colocation.sizing.size``: servers, and what users and offline work get on them."""
+    metrics = ("slo_met_share", "goodput_gpu_s_offline")
+    grid = Grid(["policy", "replicas and offline work", "servers", *(label(name).axis for name in metrics)], [], (0, 1))
+    for row in found.itertuples():
+        servers = "more than were tried" if row.servers is pd.NA else str(row.servers)
+        where = "on one cluster" if row.colocated else f"apart ({_or_more(row.online)} and {_or_more(row.offline)} servers)"
+        got = [number(label(name).scale * float(getattr(row, name))) for name in metrics]
+        grid.rows.append([str(row.policy), where, servers, *got])
+    return grid
+
+
+def _or_more(servers: object) -> str:
+    return "too many" if servers is pd.NA else str(servers)

@@ -18,6 +18,7 @@ PINNINGS = ("packed", "first_free", "spread")
 LEVELS = ("numa", "nvlink", "socket", "server")
 NETWORK_LEVELS = ("server", "rack", "spine", "cluster")
 STATUSES = ("finished", "rejected", "waiting", "running", "expired", "not_submitted")
+REQUEST_STATUSES = (*STATUSES, "dropped")
 
 MILLI = 1000
 """GPUs and cores are counted in thousandths."""
@@ -141,7 +142,31 @@ RESULT_REQUESTS: Table = (
     Column("preemptions", I4, "times it lost its place, or its prefill was paused"),
     Column("replica", I4, "replica it last was on", nullable=True),
     Column("slo_met", BOOL, "finished within its objectives; null: it has none", nullable=True),
-    Column("status", STRING, "how it ended", values=STATUSES),
+    Column("status", STRING, "how it ended", values=REQUEST_STATUSES),
+    Column("reason", STRING, "why it was rejected or dropped", nullable=True),
+)
+
+REPLICAS: Table = (
+    Column("service", STRING, "service that it serves"),
+    Column("job_id", STRING, "job of the services trace that runs it"),
+    Column("replica", I4, "slot of the service's pool: replicas that are there at one time have different ones", low=0),
+    Column("start_time", F8, "it was placed on its server and began to load its model", "s", low=0),
+    Column("ready_time", F8, "it takes requests from then on", "s", low=0),
+    Column("drain_time", F8, "it takes no more requests from then on; null: not during the replay", "s", nullable=True),
+    Column("stop_time", F8, "it is gone; null: not during the replay", "s", nullable=True),
+    Column("server", I4, "server that it runs on", low=0),
+    Column("level", STRING, "smallest topology level that holds its GPUs", nullable=True, values=LEVELS),
+    Column("ended", STRING, "why it went", values=("scale_in", "evicted", "open")),
+)
+"""Where and when replicas of services ran: a row for each stay. Input of the serving half, for which the columns replica, ready_time,
+drain_time, stop_time and level count."""
+
+DEMAND: Table = (
+    Column("service", STRING, "service asked"),
+    Column("time", F8, "when the autoscaler looked", "s", low=0),
+    Column("load", F8, "replica seconds that the requests of the window before ask for, per second", "replicas", low=0),
+    Column("recommended", I4, "replicas that would bring the utilization to its target", "replicas", low=0),
+    Column("wanted", I4, "replicas wanted from then on, before the delays", "replicas", low=0),
 )
 
 PREEMPTIONS: Table = (
@@ -179,6 +204,20 @@ UTILIZATION: Table = (
     Column("queue_len", F8, "mean waiting jobs", "jobs"),
     Column("queue_gpus", F8, "mean GPUs of waiting jobs", "GPUs"),
     Column("running_jobs", F8, "mean running jobs", "jobs"),
+)
+
+TIMELINE: Table = (
+    Column("t_start", F8, "start of the interval", "s"),
+    Column("t_end", F8, "end of the interval", "s"),
+    Column("load", F8, "mean load of all services", "replicas"),
+    Column("wanted", F8, "mean replicas that the services trace asks for", "replicas"),
+    Column("ready", F8, "mean replicas with their model loaded", "replicas"),
+    Column("gpu_online", F8, "mean GPUs held by replicas", "GPUs"),
+    Column("gpu_offline", F8, "mean GPUs held by batch and training", "GPUs"),
+    Column("victims", I8, "offline jobs evicted"),
+    Column("requests", I8, "requests that arrive"),
+    Column("ttft_p99_s", F8, "99th percentile of their time to first token; inf: more than 1 % never had one", "s", nullable=True),
+    Column("violations", I8, "of those, requests that missed their objectives"),
 )
 
 FRAGMENTATION: Table = (Column("fragmentation", F8, "mean of FGD's F / free GPUs"),)

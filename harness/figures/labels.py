@@ -4,7 +4,7 @@ import math
 import re
 from typing import NamedTuple
 
-from harness.schema import KINDS
+from harness.schema import KINDS, LEVELS
 
 
 class Label(NamedTuple):
@@ -66,6 +66,7 @@ LABELS = {
     "requests_running": Label("requests left running", ""),
     "requests_expired": Label("requests that ended unstarted", "", -1),
     "requests_not_submitted": Label("requests not submitted", ""),
+    "requests_dropped": Label("requests dropped", "", -1),
     "steps": Label("steps", ""),
     "throughput_rps": Label("throughput", "requests/s", 1),
     "output_tokens_s": Label("output", "tokens/s", 1),
@@ -74,6 +75,21 @@ LABELS = {
     "drain_ratio": Label("end over last arrival", "", -1),
     "preemptions": Label("preemptions", "", -1),
     "switches": Label("model switches", "", -1),
+    "slo_violations": Label("objectives missed", "requests", -1),
+    "goodput_gpu_s_offline": Label("offline goodput", "GPU h", 1, HOURS),
+    "lost_gpu_s_offline": Label("offline work lost", "GPU h", -1, HOURS),
+    "restart_gpu_s_offline": Label("offline restarts", "GPU h", -1, HOURS),
+    "replica_wanted_s": Label("replicas wanted", "h", 0, HOURS),
+    "replica_served_s": Label("replicas ready", "h", 1, HOURS),
+    "replica_late_s": Label("replicas loading", "h", -1, HOURS),
+    "replica_missing_s": Label("replicas missing", "h", -1, HOURS),
+    "replicas_evicted": Label("replicas evicted", "", -1),
+    **{f"replicas_{level}_share": Label(f"replicas' time at level {level}", "%", 0, 100) for level in LEVELS},
+    "online_gpu_h": Label("GPU hours of replicas", "GPU h", -1),
+    "offline_gpu_h": Label("GPU hours of offline work", "GPU h", 1),
+    "cluster_gpu_h": Label("GPU hours of the cluster", "GPU h"),
+    "cost_per_mtoken": Label("cost per million tokens", "", -1),
+    "cost_per_offline_gpu_h": Label("cost per GPU h of offline goodput", "", -1),
     "batch_mean": Label("decode batch", "", 0),
     "busy_mean": Label("replicas busy", "%", 0, 100),
     "prefill_share": Label("time with prefill", "%", 0, 100),
@@ -83,7 +99,8 @@ LABELS = {
     "service_gap": Label("service gap", "", -1),
 }
 
-BY_TENANT = {"requests": "requests", "drain_rps": "throughput", "starved_share": "starved share", "slo_met_share": "objectives met"}
+BY_TENANT = {"requests": "requests", "drain_rps": "throughput", "starved_share": "starved share", "slo_met_share": "objectives met",
+             "slo_violations": "objectives missed"}
 """Metrics of a serving cell that come again with the tenant as suffix."""
 
 LATENCIES = {
@@ -120,7 +137,7 @@ def label(metric: str) -> Label:
         latency = REQUEST_LATENCIES[found[1]]
         return latency._replace(text=f"{found[3] or 'all'} {STATISTICS[found[2]]} {latency.text}")
     if found := _TENANT.fullmatch(metric):
-        better = -1 if found[1] == "starved_share" else int(found[1] != "requests")
+        better = -1 if found[1] in ("starved_share", "slo_violations") else int(found[1] != "requests")
         return Label(f"{found[2]} {BY_TENANT[found[1]]}", "", better)
     if (found := _BY_KIND.fullmatch(metric)) and found[1] in LABELS:
         return LABELS[found[1]]._replace(text=f"{found[2]} {LABELS[found[1]].text}")

@@ -1,0 +1,65 @@
+"""What happened when: one table over time of all stages, for figures and notebooks."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness import schema
+from harness.metrics.spans import integrals
+from harness.schema import MILLI
+
+INTERVALS = 144
+"""Rows of the table: ten minutes of a day."""
+
+
+def timeline(tables: Mapping[str, pa.Table], start_s: float, end_s: float, intervals: int = INTERVALS) -> pa.Table:
+    """schema.TIMELINE over [start_s, end_s) from the tables of all stages; without ``demand`` the load is nan."""
+    edges = np.linspace(start_s, end_s, intervals + 1)
+    width = np.diff(edges)
+    jobs, replicas, requests = tables["jobs"], tables["replicas"], tables["requests"]
+    online = jobs.filter(pc.is_valid(jobs["service"]))
+    wanted, = integrals(edges, online["submit_time"].to_numpy(), online["end_time"].to_numpy(), [None])
+    start, stop = _times(replicas, "start", end_s), _times(replicas, "stop", end_s)
+    ready, = integrals(edges, _times(replicas, "ready", end_s), stop, [None])
+    gpus = online["gpus"].to_numpy() * online["gpu_milli"].to_numpy().astype(float) / MILLI
+    cards = dict(zip(online["job_id"].to_pylist(), gpus.tolist(), strict=True))
+    held, = integrals(edges, start, stop, [np.array([cards[name] for name in replicas["job_id"].to_pylist()])])
+    usage = tables["utilization"]
+    offline, = integrals(edges, usage["t_start"].to_numpy(), usage["t_end"].to_numpy(),
+                         [usage["gpu_alloc_batch"].to_numpy() + usage["gpu_alloc_training"].to_numpy()])
+    decided = tables["preemptions"]
+    victims, _ = np.histogram(decided["time"].to_numpy(), edges, weights=decided["victims_n"].to_numpy())
+    columns = {"t_start": edges[:-1], "t_end": edges[1:], "load": _load(tables, edges), "wanted": wanted / width, "ready": ready / width,
+               "gpu_online": held / width, "gpu_offline": offline / width, "victims": victims, **_requests(requests, edges)}
+    return pa.table({name: pa.array(values, from_pandas=name == "ttft_p99_s") for name, values in columns.items()}).cast(
+        schema.arrow_schema(schema.TIMELINE))
+
+
+def _times(replicas: pa.Table, name: str, end_s: float) -> np.ndarray:
+    values = replicas[f"{name}_time"].to_numpy(zero_copy_only=False).astype(float)
+    return np.where(np.isnan(values), end_s, values)
+
+
+def _load(tables: Mapping[str, pa.Table], edges: np.ndarray) -> np.ndarray:
+    """Mean load of all services in each interval, from the syncs that fall into it."""
+    if "demand" not in tables:
+        return np.full(len(edges) - 1, np.nan)
+    time, load = tables["demand"]["time"].to_numpy(), tables["demand"]["load"].to_numpy()
+    syncs = np.histogram(np.unique(time), edges)[0]
+    return np.divide(np.histogram(time, edges, weights=load)[0], syncs, out=np.full(len(syncs), np.nan), where=syncs > 0)
+
+
+def _requests(requests: pa.Table, edges: np.ndarray) -> dict[str, np.ndarray]:
+    status = requests["status"].to_numpy(zero_copy_only=False)
+    came = status != "rejected"
+    arrival = requests["arrival_time"].to_numpy()[came]
+    ttft = requests["ttft_s"].to_numpy(zero_copy_only=False).astype(float)[came]
+    missed = ~pc.fill_null(requests["slo_met"], True).to_numpy(zero_copy_only=False)[came]
+    order = np.argsort(arrival, kind="stable")
+    bounds = np.searchsorted(arrival[order], edges)
+    waited = np.where(np.isnan(ttft), np.inf, ttft)[order]
+    pieces = [waited[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    high = np.array([np.quantile(piece, 0.99, method="higher") if len(piece) else np.nan for piece in pieces])
+    return {"requests": np.diff(bounds), "ttft_p99_s": high, "violations": np.histogram(arrival[missed], edges)[0]}
