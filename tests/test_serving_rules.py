@@ -11,9 +11,10 @@ import pytest
 from harness.errors import BadInput, InvalidIntention
 from harness.jit import JIT
 from harness.metrics.requests import requests_table
-from harness.serving import queue, replay
+from harness.serving import queue, run
 from harness.serving.build import build_state, smallest_state
 from harness.serving.hooks import load_policy
+from harness.serving.replay import replay
 from serving_worlds import EXACT, facts, play, pool, trace, world
 
 C0, C1 = 2.0**-6, 2.0**-12
@@ -142,8 +143,8 @@ def test_a_long_output_outgrows_the_log_and_ends_when_its_steps_say():
 def test_a_replay_in_slices_gives_the_same_tables(monkeypatch: pytest.MonkeyPatch):
     where, told = exact(replicas=2, kv_blocks=90, batch=12), []
     whole = requests_table(play(world(4), where, "srpt"))
-    monkeypatch.setattr(replay, "SLICE", 7)
-    sliced = replay.replay(trace(world(4)), where, load_policy("srpt"), progress=lambda instants, arrived: told.append((instants, arrived)))
+    monkeypatch.setattr(run, "SLICE", 7)
+    sliced = replay(trace(world(4)), where, load_policy("srpt"), progress=lambda instants, arrived: told.append((instants, arrived)))
     assert requests_table(sliced).equals(whole)
     assert len(told) > 5 and told == sorted(told) and told[-1] == (sliced.events, 60)
 
