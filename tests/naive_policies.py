@@ -416,10 +416,76 @@ class PwrFgd(Fgd):
         return server, (saved if weight == 1000 else grown)[server][1]
 
 
+class Planned(Policy):
+    """Policies that lay out a whole gang beforehand: ``plan`` names the server of each instance, or None."""
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        servers = self.layout(job)
+        if servers is None or not set(servers) <= set(scope):
+            return None
+        return self.replay.place(job, self.replay.free, scope, lambda job, position, sim, scope, claims: (servers[position], None))
+
+    def layout(self, job: "Job") -> list[int] | None:
+        raise NotImplementedError
+
+    def room(self, job: "Job", free: "Free") -> int:
+        """Instances that one server takes one after another, up to 1,024."""
+        free, n = free.copy(), 0
+        while n < 1024 and free.fits(job.ask):
+            free.take(free.pin(job.ask, self.replay.options["pinning"]))
+            n += 1
+        return n
+
+
+class KueueTas(Planned):
+    def layout(self, job: "Job") -> list[int] | None:
+        replay, level = self.replay, job.row["network_domain"]
+        if job.row["network_mode"] == "none" or job.instances == 1:
+            level = "none"
+        servers = replay.servers
+        names = {"none": [s.index for s in servers], "rack": [s.rack for s in servers], "spine": [s.spine for s in servers]}
+        leaves = {s: self.room(job, free) for s, free in enumerate(replay.free)}
+        rooms = {wish: {d: sum(leaves[s] for s in leaves if names[wish][s] == d) for d in names[wish]} for wish in names}
+        profile = replay.options["profile"]
+        best = profile == "best_fit" or (profile == "mixed" and level != "none")
+        while True:
+            fitting = [d for d in rooms[level] if rooms[level][d] >= job.instances]
+            if fitting:
+                given = {min(fitting, key=lambda d: (rooms[level][d], d)): job.instances}
+                break
+            if level != "none" and job.row["network_mode"] == "required":
+                return None
+            if level in ("none", "spine"):
+                given = self.spread(rooms[level], job.instances, best)
+                break
+            level = "spine"
+        if given is None:
+            return None
+        for lower in {"none": [], "rack": ["none"], "spine": ["rack", "none"]}[level]:
+            inside = {d: n for d, n in rooms[lower].items() if any(names[level][s] in given for s in leaves if names[lower][s] == d)}
+            given, level = self.spread(inside, job.instances, best), lower
+            assert given is not None
+        return [s for s, n in given.items() for _ in range(n)]
+
+    @staticmethod
+    def spread(rooms: dict[int, int], n: int, best: bool) -> dict[int, int] | None:
+        """Who gets how many, in the order in which they are chosen."""
+        order = sorted((d for d in rooms if rooms[d]), key=lambda d: (-rooms[d] if best else rooms[d], d))
+        given: dict[int, int] = {}
+        for d in order:
+            if best and rooms[d] >= n:
+                d = min((e for e in order if e not in given and rooms[e] >= n), key=lambda e: (rooms[e], e))
+            given[d] = min(n, rooms[d])
+            n -= given[d]
+            if not n:
+                return given
+        return None
+
+
 POLICIES: dict[str, type[Policy]] = {
     "fifo": Fifo, "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,
     "random_fit": RandomFit, "dotprod": DotProd, "clustering": Clustering, "packing": Packing, "bestfit": BestFit, "fgd": Fgd,
-    "pwr_fgd": PwrFgd,
+    "pwr_fgd": PwrFgd, "kueue_tas": KueueTas,
 }

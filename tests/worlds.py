@@ -146,7 +146,7 @@ def _options(rng: Random) -> dict[str, Any]:
         "horizon_s": _maybe(rng, 0.25, float(rng.randint(1, 60)), float("inf")), "seed": rng.randint(0, 1000), "speed": speed,
         "rank_by": _maybe(rng, 0.7, "victims", "assigned"), "alpha": rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         "scan": _maybe(rng, 0.7, "sampled", "all"), "retry_s": rng.choice((60.0, 60.0, 4.0, 0.0)),
-        "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)),
+        "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)), "profile": rng.choice(("mixed", "best_fit", "least_free")),
     }
 
 
