@@ -23,7 +23,7 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
 DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
     "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0,
-    "profile": "mixed",
+    "profile": "mixed", "machine_s": 600.0, "rack_s": 1200.0, "preempt": "consolidate",
 }
 
 
@@ -459,6 +459,14 @@ class Replay:
 
     # Placement
 
+    @staticmethod
+    def empty(server: Server) -> Free:
+        return Free(server, server.capacity)
+
+    def look(self, job: Job) -> Look:
+        """What the first instance of ``job`` sees, wherever it may go."""
+        return Look(self, job, 0, self.free, list(range(len(self.servers))), [])
+
     def best_fit(self, ask: Ask, sim: list[Free], scope: list[int]) -> int | None:
         """The server with fewest free GPU thousandths among those that fit, the lowest on ties."""
         return min((s for s in scope if sim[s].fits(ask)), key=lambda s: (sum(sim[s].gpus), s), default=None)
@@ -521,7 +529,7 @@ class Replay:
                     self.start(job, claims)
                     return True
             for scope in group if may_evict else []:
-                plan = self.plan(job, self.free, scope, evict=True)
+                plan = self.policy.plan(job, scope)
                 if plan is not None:
                     self.decide(job, *plan)
                     return True
@@ -627,7 +635,7 @@ class Replay:
     def arrive(self, job: Job) -> None:
         """A job that an empty cluster cannot hold is rejected; the others wait."""
         self.events += 1
-        empty = [Free(server, server.capacity) for server in self.servers]
+        empty = [self.empty(server) for server in self.servers]
         if self.place_anywhere(job, empty) is None:
             job.status, job.reason = "rejected", "an empty cluster cannot hold it"
         else:

@@ -40,6 +40,10 @@ class Policy:
         """Servers of ``scope`` for all instances, or none."""
         return self.replay.place(job, self.replay.free, scope)
 
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        """Claims of all instances and the jobs to evict for them, or None."""
+        return self.replay.plan(job, self.replay.free, scope, evict=True)
+
     def speaks(self, job: "Job") -> bool:
         """Whether the failure of ``job`` holds for its whole class."""
         return True
@@ -247,6 +251,85 @@ class DomainFirstCost(FlexTopo):
         return -self.topology(look, server, victims), cost
 
 
+def room(job: "Job", free: "Free", pinning: str) -> int:
+    """Instances that one server takes one after another, up to 1,024."""
+    free, n = free.copy(), 0
+    while n < 1024 and free.fits(job.ask):
+        free.take(free.pin(job.ask, pinning))
+        n += 1
+    return n
+
+
+class DomainFirstGang(FlexTopo):
+    """A gang's victims are those of the cheapest way to host all of it in the smallest network domain that can: all ways are tried."""
+
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        if job.instances == 1:
+            return super().plan(job, scope)
+        everywhere = len(scope) == len(self.replay.servers)
+        level = job.row["network_domain"] if job.row["network_mode"] != "none" else "none"
+        if level == "none" or (everywhere and job.row["network_mode"] != "required"):
+            level = "cluster"
+        return self.plan_up_to(job, scope, level)
+
+    def plan_up_to(self, job: "Job", scope: list[int], level: str) -> "tuple[list[Hold], list[Job]] | None":
+        """The plan in the smallest domain, up to ``level``, over the whole cluster; None if that is not inside ``scope``."""
+        servers = self.replay.servers
+        ways = [self.ways(job, server.index) for server in servers]
+        for smaller in ("server", "rack", "spine", "cluster"):
+            name = {s.index: s.index if smaller == "server" else 0 if smaller == "cluster" else getattr(s, smaller) for s in servers}
+            best = None
+            for domain in sorted(set(name.values())):
+                inside = [s for s in name if name[s] == domain]
+                for split in self.splits(job.instances, [max(ways[s]) for s in inside]):
+                    chosen = [ways[s][k] for s, k in zip(inside, split, strict=True)]
+                    rank = (sum(way[0] for way in chosen), sum(way[1] for way in chosen), domain, [-k for k in split])
+                    if best is None or rank < best[0]:
+                        best = rank, [(s, k, way[2]) for s, k, way in zip(inside, split, chosen, strict=True)]
+            if best is not None:
+                inside = [s for s in name if name[s] == best[0][2]]
+                return self.carry_out(job, best[1]) if set(inside) <= set(scope) else None
+            if smaller == level:
+                return None
+        return None
+
+    def ways(self, job: "Job", server: int) -> dict[int, tuple]:
+        """The cheapest set to evict on one server to host k instances: k -> (15 - T, priorities, indices, victims)."""
+        look = self.replay.look(job)
+        evictable = sorted(look.evictable(server), key=lambda other: (other.priority, -other.start, other.index))
+        evictable = sorted(evictable[:look.options["max_evictable"]], key=lambda other: other.index)
+        found: dict[int, tuple] = {}
+        for size in range(len(evictable) + 1):
+            for victims in combinations(evictable, size):
+                tier = 15 - T[look.level_victims(server, victims)] if victims else 0
+                way = tier, sum(v.priority + 2**31 for v in victims), [v.index for v in victims]
+                for k in range(min(job.instances, room(job, look.without(server, victims), look.options["pinning"])) + 1):
+                    if k not in found or way < found[k]:
+                        found[k] = way
+        return found
+
+    def splits(self, n: int, most: list[int]) -> "list[list[int]]":
+        if not most:
+            return [[]] if n == 0 else []
+        return [[k, *rest] for k in range(min(n, most[0]) + 1) for rest in self.splits(n - k, most[1:])]
+
+    def carry_out(self, job: "Job", split: list[tuple]) -> "tuple[list[Hold], list[Job]] | None":
+        """Servers that evict come first; each lets its victims go, then takes its instances."""
+        sim, claims, gone = [free.copy() for free in self.replay.free], [], []
+        for server, k, victims in sorted(split, key=lambda part: (not part[2], part[0])):
+            for victim in (self.replay.jobs[index] for index in victims if k):
+                if victim not in gone:
+                    gone.append(victim)
+                    for hold in victim.holds:
+                        sim[hold.server.index].give(hold)
+            for _ in range(k):
+                if not sim[server].fits(job.ask):
+                    return None
+                claims.append(sim[server].pin(job.ask, self.replay.options["pinning"]))
+                sim[server].take(claims[-1])
+        return claims, sorted(gone, key=lambda victim: victim.index)
+
+
 class Packing(Policy):
     """The server with the highest integer score that fits, the lowest on ties."""
 
@@ -429,12 +512,7 @@ class Planned(Policy):
         raise NotImplementedError
 
     def room(self, job: "Job", free: "Free") -> int:
-        """Instances that one server takes one after another, up to 1,024."""
-        free, n = free.copy(), 0
-        while n < 1024 and free.fits(job.ask):
-            free.take(free.pin(job.ask, self.replay.options["pinning"]))
-            n += 1
-        return n
+        return room(job, free, self.replay.options["pinning"])
 
 
 class KueueTas(Planned):
@@ -482,10 +560,67 @@ class KueueTas(Planned):
         return None
 
 
+LEVELS = ("server", "rack", "spine", "cluster")
+
+
+class Dally(DomainFirstGang):
+    """Gangs wait for a server, then for a rack, then for nothing; what they wait for they may make by evicting."""
+
+    def held(self, job: "Job") -> bool:
+        """Whether a wider placement than the gang accepts by now is there."""
+        found = self.closest(job, {s: room(job, free, self.replay.options["pinning"]) for s, free in enumerate(self.replay.free)})
+        return found is not None and LEVELS.index(found[0]) > self.accepted(job)
+
+    def accepted(self, job: "Job") -> int:
+        options, waited = self.replay.options, self.replay.now - job.submit
+        level = 0 if waited < options["machine_s"] else 1 if waited < options["machine_s"] + options["rack_s"] else 3
+        servers = self.replay.servers
+        empty = {server.index: min(job.instances, room(job, self.replay.empty(server), options["pinning"])) for server in servers}
+        possible = self.closest(job, empty)
+        least = 3 if possible is None or possible[0] == "spine" else LEVELS.index(possible[0])
+        return max(level, least)
+
+    def closest(self, job: "Job", rooms: dict[int, int]) -> tuple[str, list[int]] | None:
+        """The smallest level with a domain that takes the gang, and the servers of its instances."""
+        servers, n = self.replay.servers, job.instances
+        names = {level: {s.index: s.index if level == "server" else getattr(s, level) for s in servers} for level in LEVELS[:3]}
+        sums = {level: {d: sum(rooms[s] for s in rooms if names[level][s] == d) for d in names[level].values()} for level in names}
+        start = next((level for level in names if max(sums[level].values()) >= n), None)
+        if start is None:
+            given = KueueTas.spread(sums["spine"], n, True)
+            found, start = "cluster", "spine"
+        else:
+            given = {min((d for d in sums[start] if sums[start][d] >= n), key=lambda d: (sums[start][d], d)): n}
+            found = start
+        for level in ("rack", "server"):
+            if given is not None and LEVELS.index(level) < LEVELS.index(start):
+                inside = {d: k for d, k in sums[level].items() if any(names[start][s] in given for s in rooms if names[level][s] == d)}
+                given, start = KueueTas.spread(inside, n, True), level
+        return None if given is None else (found, [s for s, k in given.items() for _ in range(k)])
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        if job.instances == 1:
+            return super().place(job, scope)
+        found = self.closest(job, {s: room(job, free, self.replay.options["pinning"]) for s, free in enumerate(self.replay.free)})
+        if found is None or not set(found[1]) <= set(scope) or LEVELS.index(found[0]) > self.accepted(job):
+            return None
+        return self.replay.place(job, self.replay.free, scope, lambda job, position, sim, scope, claims: (found[1][position], None))
+
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        if job.instances == 1 or self.replay.options["preempt"] == "never":
+            return None
+        wish, mode = job.row["network_domain"], job.row["network_mode"]
+        free = "none" in (wish, mode) or (len(scope) == len(self.replay.servers) and mode != "required")
+        return self.plan_up_to(job, scope, LEVELS[min(self.accepted(job), 3 if free else LEVELS.index(wish))])
+
+    def speaks(self, job: "Job") -> bool:
+        return job.instances == 1 or not self.held(job)
+
+
 POLICIES: dict[str, type[Policy]] = {
     "fifo": Fifo, "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,
     "random_fit": RandomFit, "dotprod": DotProd, "clustering": Clustering, "packing": Packing, "bestfit": BestFit, "fgd": Fgd,
-    "pwr_fgd": PwrFgd, "kueue_tas": KueueTas,
+    "pwr_fgd": PwrFgd, "kueue_tas": KueueTas, "domain_first_gang": DomainFirstGang, "dally": Dally,
 }

@@ -25,8 +25,8 @@ class Layer(NamedTuple):
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
 COMPILED = ("harness.jit", "harness.policy_files")
-READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power", "routing", "speed",
-             "gangs")
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "rollup", "gang_search", "packing",
+             "fragmentation", "power", "routing", "speed", "gangs")
 """What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 
 RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))

@@ -147,6 +147,8 @@ def _options(rng: Random) -> dict[str, Any]:
         "rank_by": _maybe(rng, 0.7, "victims", "assigned"), "alpha": rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         "scan": _maybe(rng, 0.7, "sampled", "all"), "retry_s": rng.choice((60.0, 60.0, 4.0, 0.0)),
         "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)), "profile": rng.choice(("mixed", "best_fit", "least_free")),
+        "machine_s": rng.choice((0.0, 2.0, 5.0, 600.0)), "rack_s": rng.choice((0.0, 3.0, 10.0, 600.0)),
+        "preempt": _maybe(rng, 0.7, "consolidate", "never"),
     }
 
 

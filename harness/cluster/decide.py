@@ -53,6 +53,7 @@ from harness.cluster.state import (
     ANYWHERE,
     CLAIMING,
     DECISIONS,
+    EVICTING,
     GRACE_S,
     GUARANTEED,
     INSTANCE,
@@ -147,9 +148,10 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, preempts
     if not pending.cost[RESUMED]:
         fill(pending.cost, 0)
     n_domains = 0 if state.classes.network[c] == ANYWHERE else network_domains(state, pending, state.classes.network[c])
-    held_back = False
+    held_back, refrains = False, False
     for turn in range(2):
         first, last = (1, n_domains) if turn == 0 else (0, 0 if n_domains == 0 or not state.classes.required[c] else -1)
+        state.count[EVICTING] = 0
         for scope in range(first, last + 1):
             enter_scope(state, pending, scope)
             outcome = place_gang(state, view, own, pending, job, place)
@@ -158,13 +160,16 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, preempts
             if outcome == STARTED or outcome == FAULTY:
                 return outcome
             held_back = held_back or outcome == HELD_BACK
+        state.count[EVICTING] = 1
         for scope in range(first, last + 1 if may_evict and not held_back else first):
             enter_scope(state, pending, scope)
             outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims)
-            if outcome != FAILED:
+            if outcome == HELD_BACK:
+                refrains = True
+            elif outcome != FAILED:
                 pending.cost[RESUMED] = outcome == NO_ROOM
                 return outcome
-    return HELD_BACK if held_back or (has_prey and not may_evict) else FAILED
+    return HELD_BACK if held_back or refrains or (has_prey and not may_evict) else FAILED
 
 
 @inlined
@@ -259,7 +264,7 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
             pending.fault[CAPPED] += pending.found[SERVERS_CAPPED]
         if n <= 0:
             undo(state, pending, first, i, evicted)
-            return FAILED
+            return HELD_BACK if n == HOLD else FAILED
         s = pending.found[SERVER_FOUND]
         if not take_out_victims(state, pending, job, s, n, evicted):
             return FAULTY

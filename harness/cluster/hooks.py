@@ -7,7 +7,8 @@ A policy is one Python file that defines any of the functions below; what it lea
 ``admit(view, own, job) -> bool``: False holds the job back in this pass; never blocks others.
 ``place(view, own, job) -> int``: server for the next instance of the job (view.count[INSTANCE]), ``on_gpu(server, gpu)`` to choose the GPU
 of a fractional one too, NO_FIT or HOLD.
-``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number.
+``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number,
+0 if nothing helps, which must hold for the job's whole class, or HOLD if it holds for this job alone.
 ``blocked(view, own, job) -> bool``: True (STOP) ends the pass at a job for which nothing could be done.
 ``tick(view, own) -> None``: called every PERIOD_S seconds.
 

@@ -1,16 +1,16 @@
 """How many instances of a gang fit each server, rack and spine, and how a gang is spread over them: Kueue's topology-aware scheduling [C].
 
-What fits is counted on the servers and rolled up. A level is SERVERS, RACKS or SPINES; a domain of it is a server's, rack's or spine's index.
+What fits is counted on the servers and rolled up. A level is SERVERS, RACKS, SPINES or CLUSTER, a domain of it an index (0: the cluster).
 specs/cluster-policies.md, Kueue-like admission.
 """
 
 import numpy as np
 
-from harness.cluster.fit import CPU, FREE, MEMORY, empty_room, fill_room, fits, pin, take
-from harness.cluster.state import ANYWHERE, INSTANCE, PASS, PINNING, SCOPE_FROM, SCOPE_TO
-from harness.jit import allocating, inlined, kernel
+from harness.cluster.fit import CPU, FREE, MEMORY, empty_room, fill_empty_server, fill_room, fits, pin, take
+from harness.cluster.state import ANYWHERE, INSTANCE, PASS, PINNING, SCOPE_FROM, SCOPE_TO, Array
+from harness.jit import allocating, entry, inlined, kernel
 
-SERVERS, RACKS, SPINES = 0, 1, 2
+SERVERS, RACKS, SPINES, CLUSTER = 0, 1, 2, 3
 
 MOST = 1024
 """Instances of one class on one server are counted up to so many: what asks for nothing fits without end."""
@@ -35,6 +35,8 @@ def domain_of(view, level, s):
     """The domain of ``level`` in which server ``s`` stands."""
     if level == SERVERS:
         return s
+    if level == CLUSTER:
+        return 0
     return view.servers.rack[s] if level == RACKS else view.servers.spine[s]
 
 
@@ -96,6 +98,28 @@ def fill_up(view, c, k, room, cores, most):
         take(room, view, c, gpus, cores)
         n += 1
     return n
+
+
+def smallest_levels(view, requests, cluster) -> Array:
+    """prepare: the smallest level, SERVERS, RACKS or CLUSTER, with a domain that could hold the gangs of each class: f8 (C, 1)."""
+    takes = np.zeros((len(view.classes), len(view.shapes)), np.int64)
+    fill_up_empty(view, takes)
+    levels = np.full((len(takes), 1), float(CLUSTER))
+    for level, domain in ((RACKS, view.servers.rack), (SERVERS, np.arange(len(view.servers)))):
+        for c, on_shape in enumerate(takes):
+            if np.bincount(domain, on_shape[view.servers.shape_id]).max() >= view.classes.instances[c]:
+                levels[c] = level
+    return levels
+
+
+@entry
+def fill_up_empty(view, takes):
+    """Writes to ``takes`` (C, K) how many instances of each class an empty server of each shape holds, up to the size of the gang."""
+    room, cores = empty_room(view), np.zeros(view.cores.shape[1], np.int64)
+    for c in range(takes.shape[0]):
+        for k in range(takes.shape[1]):
+            fill_empty_server(room, view, k)
+            takes[c, k] = fill_up(view, c, k, room, cores, view.classes.instances[c])
 
 
 @inlined
@@ -186,6 +210,24 @@ def plan(view, own, job, least_free_anywhere, least_free):
         level += 1
     go_down(view, own, level, n, best_fit)
     return True
+
+
+@allocating
+def plan_closest(view, own, job):
+    """Plans the whole gang in the tightest domain of the smallest level that takes it, by best fit inside; returns that level, or -1."""
+    c = view.jobs.klass[job]
+    n = view.classes.instances[c]
+    count_and_roll_up(view, own, c)
+    for level in range(CLUSTER):
+        d = tightest(view, own, level, n)
+        if d >= 0:
+            give_all(view, own, level, d, n)
+            go_down(view, own, level, n, True)
+            return level
+    if not spread(view, own, SPINES, n, True, False):
+        return -1
+    go_down(view, own, SPINES, n, True)
+    return CLUSTER
 
 
 @inlined
