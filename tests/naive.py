@@ -24,6 +24,8 @@ DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
     "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0,
     "profile": "mixed", "machine_s": 600.0, "rack_s": 1200.0, "preempt": "consolidate",
+    "quota": "equal", "nominal_share": 1.0, "queues_per_cohort": 0.0, "borrowing_limit": 1e9, "within_queue": "never", "reclaim": "never",
+    "fair_sharing": "off",
 }
 
 
@@ -373,7 +375,7 @@ class Look:
         return [
             job for job in self.replay.jobs
             if job.status == "running" and job not in self.gone and self.on(server, [job])
-            and job.row["preemptible"] and job.priority < self.job.priority
+            and job.row["preemptible"] and (job.priority < self.job.priority or self.replay.policy.unbound)
             and not self.now - job.start < self.options["min_runtime_s"] and job.evicted_at != self.now
         ]
 
@@ -561,12 +563,14 @@ class Replay:
         held = [(victim, self.evict(victim)) for victim in victims]
         decision = Decision(self.now, self.now + self.options["grace_s"], job, claims, held, [])
         freed = {hold.server.index for hold in decision.held()}
-        servers = sorted(freed & {hold.server.index for hold in claims})
+        taken = {hold.server.index for hold in claims}
+        servers = sorted(freed & taken | ({min(taken)} if self.policy.unbound else set()))
         assert servers
         elsewhere = sum(hold.gpu_milli for hold in decision.held() if hold.server.index not in servers) / 1000
         for server in servers:
             there = [(victim, [hold for hold in holds if hold.server.index == server]) for victim, holds in held]
-            names = [victim for victim, holds in there if holds]
+            apart = [victim for victim, holds in held if self.policy.unbound and not taken & {hold.server.index for hold in holds}]
+            names = [victim for victim, holds in there if holds or (victim in apart and server == servers[0])]
             holds = [hold for _, holds in there for hold in holds]
             mine = [hold for hold in claims if hold.server.index == server]
             level_victims = self.servers[server].level(set().union(*(hold.nodes for hold in holds)))

@@ -21,6 +21,7 @@ class Policy:
     """Best fit, in order of submission, never stopped and never evicting."""
 
     preempts = False
+    unbound = False
 
     def __init__(self, replay: "Replay") -> None:
         self.replay = replay
@@ -617,10 +618,139 @@ class Dally(DomainFirstGang):
         return job.instances == 1 or not self.held(job)
 
 
+class Kueue(Policy):
+    """Queues with quotas in cohorts; amounts in GPU thousandths."""
+
+    preempts = unbound = True
+
+    def __init__(self, replay: "Replay") -> None:
+        super().__init__(replay)
+        options, jobs = replay.options, replay.jobs
+        self.tenants = list(dict.fromkeys(job.row["tenant"] for job in jobs))
+        everything = 1000 * sum(len(server.gpu_numa) for server in replay.servers)
+        asked = [sum(job.gpus * job.duration for job in jobs if job.row["tenant"] == t) for t in self.tenants]
+        equal = [1 / len(self.tenants)] * len(self.tenants)
+        shares = [a / max(sum(asked), 1e-300) for a in asked] if options["quota"] == "demand" else equal
+        self.nominal = [floor(options["nominal_share"] * (share * everything)) for share in shares]
+        per = options["queues_per_cohort"]
+        self.cohort = [0 if per == 0 else q // per for q in range(len(shares))]
+
+    def queue(self, job: "Job") -> int:
+        return self.tenants.index(job.row["tenant"])
+
+    def ask(self, job: "Job") -> int:
+        return job.instances * job.ask.gpus * job.ask.gpu_milli
+
+    def used(self, gone: "Sequence[Job]" = ()) -> list[int]:
+        claiming = [decision.job for decision in self.replay.open if decision.claiming]
+        holders = [job for job in self.replay.jobs if job.status == "running" and job not in gone] + claiming
+        return [sum(self.ask(job) for job in holders if self.queue(job) == q) for q in range(len(self.nominal))]
+
+    def fits_quota(self, job: "Job", used: list[int]) -> bool:
+        q, more = self.queue(job), self.ask(job)
+        mates = [p for p in range(len(used)) if self.cohort[p] == self.cohort[q]]
+        if used[q] + more > self.nominal[q] * (1 + self.replay.options["borrowing_limit"]):
+            return False
+        return more <= sum(self.nominal[p] - used[p] for p in mates)
+
+    def share(self, q: int, used: list[int], more: int) -> int:
+        lendable = sum(n for p, n in enumerate(self.nominal) if self.cohort[p] == self.cohort[q])
+        return 1000 * max(0, used[q] + more - self.nominal[q]) // max(lendable, 1)
+
+    def key(self, job: "Job") -> Any:
+        q, used = self.queue(job), self.used()
+        if self.replay.options["fair_sharing"] == "on":
+            return self.share(q, used, self.ask(job)), -job.priority
+        return used[q] + self.ask(job) > self.nominal[q], -job.priority
+
+    def speaks(self, job: "Job") -> bool:
+        return False
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        return super().place(job, scope) if self.fits_quota(job, self.used()) else None
+
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        """All victims go for the first instance; the others are placed by best fit."""
+        replay = self.replay
+        return replay.plan(job, replay.free, scope, True, lambda job, position, sim, scope, claims: (
+            replay.best_fit(job.ask, sim, scope) if position else None, None))
+
+    def victims(self, look: "Look") -> Found:
+        if look.gone:
+            return None
+        job, options = look.job, look.options
+        q, used = self.queue(job), self.used()
+        fair, under = options["fair_sharing"] == "on", used[q] + self.ask(job) <= self.nominal[q]
+        order = [other for server in look.servers for other in look.evictable(server) if other.holds[0].server.index == server]
+        order = [other for other in dict.fromkeys(order) if self.may_take(job, other, used, fair or under)]
+        order.sort(key=lambda other: (self.queue(other) == q, other.priority, -other.start, other.index))
+        if fair:
+            found = self.by_share(look, order)
+        else:
+            found = (self.in_order(look, order, False) if under else None) or self.in_order(look, order, True)
+        if not found:
+            return None
+        for victim in found[-2::-1]:
+            fewer = [other for other in found if other is not victim]
+            if self.admissible(look, fewer):
+                found = fewer
+        frees = {s: self.after(look, s, found) for s in look.servers}
+        server = min((s for s in frees if frees[s].fits(job.ask)), key=lambda s: (sum(frees[s].gpus), s))
+        return server, found
+
+    def may_take(self, job: "Job", other: "Job", used: list[int], others: bool) -> bool:
+        options, p, q = self.replay.options, self.queue(other), self.queue(job)
+        if p == q:
+            newer = other.priority == job.priority and (other.submit, other.index) > (job.submit, job.index)
+            return options["within_queue"] != "never" and (
+                other.priority < job.priority or (options["within_queue"] == "lower_or_newer_equal" and newer))
+        lent = others and self.cohort[p] == self.cohort[q] and used[p] > self.nominal[p]
+        return lent and (options["reclaim"] == "any" or (options["reclaim"] == "lower_priority" and other.priority < job.priority))
+
+    def after(self, look: "Look", server: int, gone: "Sequence[Job]") -> "Free":
+        return look.without(server, gone)
+
+    def admissible(self, look: "Look", gone: "Sequence[Job]") -> bool:
+        look.tried += 1
+        rooms = sum(min(look.job.instances, room(look.job, self.after(look, s, gone), look.options["pinning"])) for s in look.servers)
+        return self.fits_quota(look.job, self.used(gone)) and rooms >= look.job.instances
+
+    def in_order(self, look: "Look", order: "list[Job]", own_only: bool) -> "list[Job] | None":
+        gone: list[Job] = []
+        for other in order:
+            p = self.queue(other)
+            if p != self.queue(look.job) and (own_only or self.used(gone)[p] <= self.nominal[p]):
+                continue
+            gone.append(other)
+            if self.admissible(look, gone):
+                return gone
+        return None
+
+    def by_share(self, look: "Look", order: "list[Job]") -> "list[Job] | None":
+        gone: list[Job] = []
+        q, more = self.queue(look.job), self.ask(look.job)
+        for final in (True, False):
+            again = []
+            while order:
+                used = self.used(gone)
+                p = min({self.queue(other) for other in order}, key=lambda p: (-self.share(p, used, 0), p))
+                other = next(other for other in order if self.queue(other) == p)
+                order.remove(other)
+                mine, theirs, after = self.share(q, used, more), self.share(p, used, 0), self.share(p, used, -self.ask(other))
+                if p == q or (used[p] > self.nominal[p] and (mine <= after if final else mine < theirs)):
+                    gone.append(other)
+                    if self.admissible(look, gone):
+                        return gone
+                else:
+                    again.append(other)
+            order = again
+        return None
+
+
 POLICIES: dict[str, type[Policy]] = {
     "fifo": Fifo, "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,
     "random_fit": RandomFit, "dotprod": DotProd, "clustering": Clustering, "packing": Packing, "bestfit": BestFit, "fgd": Fgd,
-    "pwr_fgd": PwrFgd, "kueue_tas": KueueTas, "domain_first_gang": DomainFirstGang, "dally": Dally,
+    "pwr_fgd": PwrFgd, "kueue_tas": KueueTas, "domain_first_gang": DomainFirstGang, "dally": Dally, "kueue": Kueue,
 }

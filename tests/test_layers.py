@@ -25,7 +25,7 @@ class Layer(NamedTuple):
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
 COMPILED = ("harness.jit", "harness.policy_files")
-READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "rollup", "gang_search", "packing",
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "rollup", "gang_search", "admission", "packing",
              "fragmentation", "power", "routing", "speed", "gangs")
 """What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 

@@ -36,6 +36,7 @@ from harness.cluster.state import (
     PASS,
     REJECTED,
     RUNNING,
+    UNBOUND,
     WAITING,
     Array,
     new_own,
@@ -163,7 +164,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
                 # 3b. Jobs of its class are known to fail, or the policy holds it back
                 # (with each pass, what has started or come out of protection may be evicted for those of higher priority)
-                version = queue.mark[VERSION] + (state.count[PASS] if preempts and classes.rank[c] else 0)
+                version = queue.mark[VERSION] + (state.count[PASS] if preempts and (classes.rank[c] or state.count[UNBOUND]) else 0)
                 failed = queue.line.failed[c] == version
                 if not failed:
                     if has_admit and not admit(view, own, job):

@@ -16,7 +16,8 @@ of a fractional one too, NO_FIT or HOLD.
 what the classes of the whole trace ask for and how many jobs each has; what it returns becomes ``own.table``.
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
-``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``.
+``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, and
+``UNBOUND_VICTIMS``: True lets it evict whatever its own priority, and anywhere in scope, as policies do that free quotas and not servers.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,6 +85,7 @@ class Policy:
     class_server: int
     prepare: Callable[[View, Requests, Cluster], np.ndarray] | None
     period_s: float
+    unbound: bool
     file: Path
 
     def param(self, name: str, missing: float) -> float:
@@ -140,6 +142,7 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
         name, hooks, defined, tuple(declared), param_values(declared, params or {}, source),
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), float(getattr(module, "PERIOD_S", np.inf)),
+        bool(getattr(module, "UNBOUND_VICTIMS", False)),
         path.resolve(),
     )
 

@@ -23,6 +23,7 @@ from harness.cluster.state import (
     RUNNING,
     SEED,
     SOCKET,
+    UNBOUND,
     UNPINNED,
     Array,
     Table,
@@ -78,14 +79,15 @@ class Search(NamedTuple):
 
 @inlined
 def evictable(view, job, c):
-    """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, of lower priority, past its protected start."""
+    """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, past its protected start, and of lower priority unless the
+    policy is unbound."""
     jobs = view.jobs
     d = jobs.klass[job]
     now = view.clock[NOW]
     return (
         jobs.status[job] == RUNNING
         and view.classes.preemptible[d] == 1
-        and view.classes.priority[d] < view.classes.priority[c]
+        and (view.classes.priority[d] < view.classes.priority[c] or view.count[UNBOUND] == 1)
         and now - jobs.start[job] >= view.clock[MIN_RUNTIME_S]
         and jobs.evicted_at[job] != now
     )
