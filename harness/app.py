@@ -53,6 +53,7 @@ class Preemption:
 class Metrics:
     fragmentation: bool = False
     energy: bool = False
+    quotes: bool = False
 
 
 @dataclass

@@ -58,10 +58,12 @@ def _cluster(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
         history,
         jobs_table,
         preemptions_table,
+        quote_metrics,
         summary,
         utilization_table,
         with_energy,
         with_fragmentation,
+        with_quotes,
     )
 
     policy, rules = _policy(config["policy"], serves=False), _rules(config)
@@ -77,6 +79,9 @@ def _cluster(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
         utilization = with_energy(utilization, found) if measured["energy"] else utilization
         tables["arrivals"] = arrivals_table(outcome, found)
     metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
+    if measured["quotes"]:
+        tables["jobs"], tables["queues"] = with_quotes(jobs, outcome, cluster, dict(config["policy"]))
+        metrics |= quote_metrics(tables["queues"])
     _write(folder, {**tables, "utilization": utilization})
     return metrics, _cluster_facts(outcome, cluster, replayed)
 
