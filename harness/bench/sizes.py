@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Sizes:
     """Sizes of everything that is measured; the defaults are those of the budgets.
 
-    - ``jobs``, ``servers``: of the FIFO replay, once more on ``full_servers``, where the queue is never empty; growth goes from a tenth of these jobs, and a tenth of these servers, to all.
+    - ``jobs``, ``servers``: of the FIFO replay, once more on ``full_servers``, where the queue is never empty.
+      Growth goes from a tenth of these jobs, and a tenth of these servers, to all.
     - ``referees``: which of the referee values of the common workload are checked.
     - ``command_jobs``: of T4, the whole command.
     - ``preemptors``: online arrivals of paper_mix on ``mix_servers``; ``wide_preemptors`` on ``wide_servers``, and the

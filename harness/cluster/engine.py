@@ -9,7 +9,19 @@ import numpy as np
 from numba import typeof, types
 
 from harness.cluster.build import smallest_state
-from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, PASSED_OVER, STARTED, drop_claim, mature, new_pending, rejoin, try_job
+from harness.cluster.decide import (
+    CLAIMED,
+    FAULTY,
+    HELD_BACK,
+    NO_ROOM,
+    PASSED_OVER,
+    STARTED,
+    drop_claim,
+    mature,
+    new_pending,
+    rejoin,
+    try_job,
+)
 from harness.cluster.hooks import HOOKS, signatures
 from harness.cluster.lifecycle import end_unstarted, finish, wait
 from harness.cluster.log import new_log
@@ -118,8 +130,8 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
            period, stop_at):
     """Replays until nothing is left to happen, the horizon, or one of the other reasons to leave the loop, and returns it.
 
-    ``view`` is the read-only face of ``state``; ``defined`` (8,) tells which hooks the policy defines, ``dynamic`` whether keys change while
-    jobs wait; PAUSED comes after ``stop_at`` events. The loop can be entered again where it was left.
+    ``view`` is the read-only face of ``state``; ``defined`` (8,) tells which hooks the policy defines, ``dynamic`` whether keys change
+    while jobs wait; PAUSED comes after ``stop_at`` events. The loop can be entered again where it was left.
     """
     jobs, classes, clock, tally = state.jobs, state.classes, state.clock, progress.tally
     n_jobs, more = tally[KNOWN], tally[MORE]

@@ -15,6 +15,7 @@ from harness.serving.outcome import Outcome
 from harness.serving.pool import Pool
 from harness.serving.queue import new_calendar
 from harness.serving.run import Run
+from harness.serving.state import Table
 from harness.serving.tokens import times_between_tokens
 
 
