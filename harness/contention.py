@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 RULES = ("leveller", "fifo", "max_min")
 
@@ -153,6 +154,12 @@ def compare(seeds: Sequence[int], n: int) -> dict[str, list[Measured]]:
         for rule in RULES:
             found[rule].append(measure(jobs, paths, capacity, rule))
     return found
+
+
+def table(seeds: Sequence[int] = range(10), sizes: Sequence[int] = (6, 12, 24, 36, 48)) -> pd.DataFrame:
+    """jobs, rule and the fields of Measured of every comparison, one row for each instance."""
+    rows = [{"jobs": n, "rule": rule, **one._asdict()} for n in sizes for rule, found in compare(seeds, n).items() for one in found]
+    return pd.DataFrame(rows)
 
 
 def ratios(seeds: Sequence[int], most: int = 7) -> np.ndarray:
