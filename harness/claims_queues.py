@@ -74,6 +74,6 @@ def section(done: dict[str, Path]) -> list[Section]:
             grid.rows.append([str(policy), f"{load:g}", *(f"{m / 3600:.2f}" for m in means[:2]), *(f"{100 * m:.1f}" for m in means[2:])])
         sections.append(Section("Wait quotes", "\n".join([
             "Quoted at submission from the queue's own past (a reconstruction) against what was waited; one queue for all under fifo",
-            f"and fifo_backfill, one for each of four tenants under kueue, which lend (`harness -m +experiment={QUOTES}`). Means over seeds.",
+            f"and fifo_backfill, one for each of four tenants under kueue (`harness -m +experiment={QUOTES}`). Means over seeds.",
             "", grid.markdown()])))
     return sections
