@@ -258,7 +258,7 @@ def place_planned(view, own, job):
     return s if fits_server(view, s, view.jobs.klass[job]) else NO_FIT
 
 
-@inlined
+@allocating
 def gang_victims(view, own, job, up_to, found):
     """victims for an instance of a gang: what the plan evicts on its server; 0 without a plan in this scope."""
     if view.count[INSTANCE] == 0 and (
