@@ -34,6 +34,7 @@ from harness.figures import (
     search_cost,
     serving_cdf,
     serving_policies,
+    spot_costs,
     utilization_day,
 )
 from harness.figures.comparisons import against, by_policy, default_baseline, with_batch_goodput
@@ -60,6 +61,7 @@ FIGURES: tuple[ModuleType, ...] = (
     packing_curve,
     power_curve,
     quote_calibration,
+    spot_costs,
     serving_policies,
     serving_cdf,
     goodput_load,

@@ -37,9 +37,9 @@ def test_who_is_furthest_behind_goes_and_the_others_are_put_back():
 
 
 def test_two_dimensional_las_moves_jobs_through_its_queues():
-    # One GPU, queues end at 10 and 30 GPU s, looked at every 5 s; continuous checkpoints. b (35 s) comes at 3, when a (100 s) has had 3: same
-    # queue, b waits. At 10 a falls into the second queue and b evicts it. At 20 b falls too: equals do not evict. At 40 b has had 30 and falls
-    # into the third, a (10) evicts it; at 60 a has had 30 as well. a [40, 130), b the last 5 s.
+    # One GPU, queues end at 10 and 30 GPU s, looked at every 5 s; continuous checkpoints. b (35 s) comes at 3, when a (100 s) has had 3:
+    # same queue, b waits. At 10 a falls into the second queue and b evicts it. At 20 b falls too: equals do not evict. At 40 b has had 30
+    # and falls into the third, a (10) evicts it; at 60 a has had 30 as well. a [40, 130), b the last 5 s.
     limits = {"limit_1_gpu_s": 10.0, "limit_2_gpu_s": 30.0, "period_s": 5.0}
     jobs = [batch("a", 0, 100, checkpoint_interval_s=0.0), batch("b", 3, 35, checkpoint_interval_s=0.0)]
     played = play(jobs, [server()], "tiresias", **limits, horizon_s=200.0)
@@ -64,7 +64,7 @@ def test_waiting_changes_the_order_of_hps():
 
 
 def test_the_groups_of_pbs():
-    # 16 GPUs, x's until 10. GPUs per iteration: b 1, a 2, both below 10 and first. c (12 GPUs, 50 s) and e (14, 20 s) need less than an hour:
-    # fewest GPUs first; d (11 GPUs, 4000 s) is last. At 10: b, a and c (15 GPUs). At 60 one GPU is b's: e (14). At 80: d.
+    # 16 GPUs, x's until 10. GPUs per iteration: b 1, a 2, both below 10 and first. c (12 GPUs, 50 s) and e (14, 20 s) need less than an
+    # hour: fewest GPUs first; d (11 GPUs, 4000 s) is last. At 10: b, a and c (15 GPUs). At 60 one GPU is b's: e (14). At 80: d.
     jobs = [job("x", 0, 10, 16), job("d", 1, 4000, 11), job("e", 2, 20, 14), job("c", 3, 50, 12), job("a", 4, 5, 2), job("b", 5, 100)]
     assert play(jobs, [server(16)], "pbs").starts == [(0, "x"), (10, "a"), (10, "b"), (10, "c"), (60, "e"), (80, "d")]

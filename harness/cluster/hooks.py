@@ -20,9 +20,9 @@ the queue must outrank no more than who comes before. Lower priorities may be ev
 what the classes of the whole trace ask for and how many jobs each has; what it returns becomes ``own.table``.
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
-``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys change
-while jobs wait), ``UNBOUND_VICTIMS`` (it may evict whatever its own priority, and anywhere in scope, as policies do that free quotas and
-not servers), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end).
+``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys
+change while jobs wait), ``UNBOUND_VICTIMS`` (it may evict whatever its own priority, and anywhere in scope, as policies do that free
+quotas and not servers), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end).
 """
 
 from collections.abc import Callable, Mapping
@@ -162,8 +162,8 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     return Policy(
         name, hooks, defined, tuple(declared), values,
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
-        getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)), float(period_s),
-        bool(getattr(module, "UNBOUND_VICTIMS", False)), path.resolve(), getattr(module, "REPORTS", {}),
+        getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)),
+        float(period_s), bool(getattr(module, "UNBOUND_VICTIMS", False)), path.resolve(), getattr(module, "REPORTS", {}),
     )
 
 

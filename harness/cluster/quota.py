@@ -5,7 +5,7 @@ and a spot job may start only if the GPUs of running spot jobs and its own are w
 
     quota = eta (C - clip(floor(mu + z_p sigma), 0, C)),
 
-where eta goes down when too many guaranteed hours fail, and up when few do and spot jobs wait. An hour is twelve periods, whatever they are.
+where eta goes down when too many guaranteed hours fail, and up when few do and spot jobs wait. An hour is twelve periods, however long.
 """
 
 import math
@@ -31,16 +31,17 @@ HOUR, WINDOW = 12, 48
 LOWEST_ETA, HIGHEST_ETA = 0.2, 1.2
 """[ours]: without bounds eta diverges."""
 
-(POOL, CAPACITY, SPOT, HP, PEAK, QUOTA, ETA, HEAD_PASS, HEAD_SINCE, FAILED, KEPT, WINDOW_FAILED, WINDOW_KEPT, MEAN, SIGMA, FITTED) = range(16)
+(POOL, CAPACITY, SPOT, HP, PEAK, QUOTA, ETA, HEAD_PASS, HEAD_SINCE, FAILED, KEPT, WINDOW_FAILED, WINDOW_KEPT, MEAN, SIGMA,
+ FITTED) = range(16)
 COEFFICIENTS = 16
 FAILED_RING = COEFFICIENTS + TERMS
 KEPT_RING = FAILED_RING + WINDOW
 SCRATCH = KEPT_RING + WINDOW
 SERIES = SCRATCH + WORK
 FUTURE = SERIES + RING
-"""Columns of Own.table. A row for each shape: POOL is the row of its virtual cluster, which has the rest: GPUs in all, of running spot and HP
-jobs and the most of these in this hour (thousandths), the quota (GPUs), eta, when the head of the spot queue joined it (s) and the pass in
-which that was seen, guaranteed hours that failed and were kept in this period and in the window before, the forecast (GPUs) and the
+"""Columns of Own.table. A row for each shape: POOL is the row of its virtual cluster, which has the rest: GPUs in all, of running spot and
+HP jobs and the most of these in this hour (thousandths), the quota (GPUs), eta, when the head of the spot queue joined it (s) and the pass
+in which that was seen, guaranteed hours that failed and were kept in this period and in the window before, the forecast (GPUs) and the
 deviation of the fit, rings of these and of the hourly maxima, and what the oracle knows."""
 
 STATE = 8
@@ -231,7 +232,7 @@ def _forecast(row, n, params):
 
 @inlined
 def _feed_back(view, row, params):
-    """Failures above 1.5 of what is allowed lower eta; below half of it eta rises when the head of the spot queue has waited for an hour."""
+    """Failures above 1.5 of what is allowed lower eta; below half of it eta rises if the head of the spot queue has waited for an hour."""
     allowed, every = 1.0 - params[P], row[WINDOW_FAILED] + row[WINDOW_KEPT]
     share = row[WINDOW_FAILED] / every if every > 0.0 else 0.0
     waits = row[HEAD_PASS] == view.count[PASS] and view.clock[NOW] - row[HEAD_SINCE] > HOUR * params[PERIOD]

@@ -88,8 +88,8 @@ def search_behind(view, own, job, found, behind, measure):
     """Victims among the jobs behind ``job``: on each server those of highest ``measure`` until the request fits, then each that may stay
     is put back, the lowest measure first. The server whose victims have the highest least measure wins.
 
-    ``behind(view, own, job, victim)`` must not depend on the server; priorities higher than its own are safe. Ties: fewest victims, then the
-    lowest server; among jobs of equal measure the highest index is evicted first. The guarantee is kept in view.
+    ``behind(view, own, job, victim)`` must not depend on the server; priorities higher than its own are safe. Ties: fewest victims, then
+    the lowest server; among jobs of equal measure the highest index is evicted first. The guarantee is kept in view.
     """
     c = view.jobs.klass[job]
     search, candidates = new_search(view), new_candidates(view, 16)

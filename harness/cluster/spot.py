@@ -232,8 +232,8 @@ def until_it_fits(view, search, candidates, s, c, order, evicted, found):
 
 @kernel
 def cost_of(view, own, candidates, s, evicted, rule):
-    """GFS: (F + n) / (F + S + n) + 5 sum(waste) / (C T), F and S being the hours that failed and were kept in the last T = 4 h. Lyra: the sum of
-    1 / (workers * GPUs). YARN-CS: 0."""
+    """GFS: (F + n) / (F + S + n) + 5 sum(waste) / (C T), F and S being the hours that failed and were kept in the last T = 4 h. Lyra: the
+    sum of 1 / (workers * GPUs). YARN-CS: 0."""
     row = own.table[pool_of(view, own, s)]
     n, wasted, per_gpu = 0, 0.0, 0.0
     for m in range(len(evicted)):

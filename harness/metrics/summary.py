@@ -60,8 +60,8 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
       [warmup_s, end); null where there are none, or no limit. ``fragmentation_mean``: null unless the table has that column;
       so is ``energy_kwh``, the sum over all intervals.
     - ``makespan_s``: the last finish_time. ``wait_s_*`` cover the jobs not rejected, expired or yet to be submitted, those that never
-      started with their waiting so far, which ``wait_s_censored`` counts, and so does ``queue_s_mean`` of all time not running; ``jct_s_*`` and the slowdowns the finished jobs; all again
-      with the kind of the job as suffix. Quantiles are linear.
+      started with their waiting so far, which ``wait_s_censored`` counts, and so does ``queue_s_mean``, of all time not running;
+      ``jct_s_*`` and the slowdowns the finished jobs; all again with the kind of the job as suffix. Quantiles are linear.
     """
     return summary_of(outcome, cluster, Columns([jobs]), utilization, [Decided(outcome, warmup_s)], warmup_s)
 

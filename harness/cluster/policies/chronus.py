@@ -1,8 +1,8 @@
 """Chronus as GFS compares with it (arXiv 2509.11134): a reconstruction from a description of its rounds and leases.
 
-Jobs start only at rounds of a period (300 s), HP before spot, first in, first out, best fit. Spot jobs run on leases of four rounds: HP jobs
-evict, like those of YARN-CS, only when leases end. Give spot jobs a restart cost of 120 s (workload.spot_restart_cost_s) for the price of a
-flushed lease. Spot jobs keep within a quota like that of GFS.
+Jobs start only at rounds of a period (300 s), HP before spot, first in, first out, best fit. Spot jobs run on leases of four rounds: HP
+jobs evict, like those of YARN-CS, only when leases end. Give spot jobs a restart cost of 120 s (workload.spot_restart_cost_s) for the
+price of a flushed lease. Spot jobs keep within a quota like that of GFS.
 """
 
 from harness.cluster.fit import PASS_OVER

@@ -38,7 +38,8 @@ def size(view, job):
 @inlined
 def passed_over(view, own, job):
     kind = view.classes.preemptible[view.jobs.klass[job]]
-    return own.params[WITHOUT] != ORDER and own.state[FAILED_IN + kind] == view.count[PASS] and size(view, job) >= own.state[FAILED_SIZE + kind]
+    failed = own.state[FAILED_IN + kind] == view.count[PASS] and size(view, job) >= own.state[FAILED_SIZE + kind]
+    return failed and own.params[WITHOUT] != ORDER
 
 
 def key(view, own, job):
@@ -57,7 +58,9 @@ def place(view, own, job):
 def victims(view, own, job, found):
     if is_spot(view, job):
         return 0
-    return search_at_random(view, job, found, draw(view)) if own.params[WITHOUT] == VICTIMS else search_spot(view, own, job, found, LEAST_WASTE)
+    if own.params[WITHOUT] == VICTIMS:
+        return search_at_random(view, job, found, draw(view))
+    return search_spot(view, own, job, found, LEAST_WASTE)
 
 
 def blocked(view, own, job):
