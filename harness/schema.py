@@ -151,7 +151,7 @@ REPLICAS: Table = (
     Column("job_id", STRING, "job of the services trace that runs it"),
     Column("replica", I4, "slot of the service's pool: replicas that are there at one time have different ones", low=0),
     Column("start_time", F8, "it was placed on its server and began to load its model", "s", low=0),
-    Column("ready_time", F8, "it takes requests from then on", "s", low=0),
+    Column("ready_time", F8, "it takes requests from then on; null: it went before its model was loaded", "s", nullable=True, low=0),
     Column("drain_time", F8, "it takes no more requests from then on; null: not during the replay", "s", nullable=True),
     Column("stop_time", F8, "it is gone; null: not during the replay", "s", nullable=True),
     Column("server", I4, "server that it runs on", low=0),

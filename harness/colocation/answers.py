@@ -74,21 +74,23 @@ def _replicas(replicas: pa.Table, jobs: pa.Table, end_s: float) -> Iterator[tupl
     wanted = float((np.minimum(end, end_s) - submit).clip(min=0.0).sum())
     cards = online["gpus"].to_numpy().astype(float) * online["gpu_milli"].to_numpy() / MILLI
     missing = float((online["shortfall_gpu_s"].to_numpy() / np.where(cards > 0, cards, 1.0)).sum())
-    ready_s = _served_s(replicas, end_s)
+    ready_s, loading_s = _stays(replicas, end_s)
     yield "replica_wanted_s", wanted
     yield "replica_served_s", float(ready_s.sum())
     yield "replica_missing_s", missing
-    yield "replica_late_s", wanted - missing - float(ready_s.sum())
+    yield "replica_late_s", float(loading_s.sum())
     for level in ("numa", "nvlink", "socket", "server"):
         there = pc.fill_null(pc.equal(replicas["level"], level), False).to_numpy(zero_copy_only=False)
         yield f"replicas_{level}_share", float(ready_s[there].sum() / ready_s.sum()) if ready_s.sum() else None
     yield "replicas_evicted", int(pc.sum(pc.equal(replicas["ended"], "evicted")).as_py() or 0)
 
 
-def _served_s(replicas: pa.Table, end_s: float) -> Array:
-    """Seconds of each stay with the model loaded."""
-    ready, stop = (replicas[f"{name}_time"].to_numpy(zero_copy_only=False).astype(float) for name in ("ready", "stop"))
-    return np.maximum(0.0, np.where(np.isnan(stop), end_s, stop) - ready)
+def _stays(replicas: pa.Table, end_s: float) -> tuple[Array, Array]:
+    """Seconds of each stay with the model loaded, and before."""
+    start, ready, stop = (replicas[f"{name}_time"].to_numpy(zero_copy_only=False).astype(float) for name in ("start", "ready", "stop"))
+    stop = np.where(np.isnan(stop), end_s, stop)
+    ready = np.where(np.isnan(ready), stop, ready)
+    return stop - ready, ready - start
 
 
 def _work(jobs: pa.Table, requests: pa.Table, gpus: int, end_s: float, prices: Prices) -> Iterator[tuple[str, Value]]:

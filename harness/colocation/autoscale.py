@@ -66,12 +66,13 @@ def request_seconds(requests: pa.Table, pool: Pool, batch: int) -> Array:
 
 
 def load_of(arrival: Array, seconds: Array, scaler: Autoscaler, start_s: float, end_s: float) -> tuple[Array, Array]:
-    """Times of the syncs, and the mean load over the window before each, shorter at the start (replicas)."""
+    """Times of the syncs, and the mean load over the window before each, which begins at ``start_s`` at the earliest (replicas)."""
     time = np.arange(start_s, end_s, scaler.sync_s)
     sums, order = np.concatenate([[0.0], np.cumsum(seconds[np.argsort(arrival, kind="stable")])]), np.sort(arrival)
     since = np.maximum(time - scaler.window_s, start_s)
-    found = sums[np.searchsorted(order, time, "right")] - sums[np.searchsorted(order, since, "right")]
-    return time, found / np.maximum(time - since, scaler.sync_s)
+    first = np.where(since > start_s, np.searchsorted(order, since, "right"), np.searchsorted(order, start_s, "left"))
+    found = sums[np.searchsorted(order, time, "right")] - sums[first]
+    return time, np.where(time > start_s, found, 0.0) / np.maximum(time - since, scaler.sync_s)
 
 
 def scaled(load: Array, scaler: Autoscaler) -> tuple[Array, Array]:

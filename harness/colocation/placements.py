@@ -54,7 +54,7 @@ def trace(services: pa.Table, offline: Sequence[pa.Table], end_s: float) -> pa.T
 
 
 def replicas_table(outcome: Outcome, load_s: float, drain_s: float) -> pa.Table:
-    """schema.REPLICAS from a replay of ``trace``: every stay of a replica that lasted until its model was loaded (``load_s``).
+    """schema.REPLICAS from a replay of ``trace``: every stay of a replica; its model is loaded after ``load_s``, if it stays so long.
 
     It stops taking requests ``drain_s`` before its job ends, or at once when it is evicted. One that runs at the end of the replay stays.
     Slots are numbered within a service: each stay takes the lowest that is free at its start. Levels
@@ -73,12 +73,11 @@ def replicas_table(outcome: Outcome, load_s: float, drain_s: float) -> pa.Table:
         server, gpus = seat or (int(instances.ran_on[jobs.first_instance[job]]), int(instances.gpus[jobs.first_instance[job]]))
         still = seat is None and jobs.status[job] == RUNNING
         ended = "open" if still else "evicted" if seat is not None else "scale_in"
-        stop, ready = np.nan if still else stop, start + load_s
-        if still or ready < stop:
-            drain = stop if still or seat is not None else max(ready, stop - drain_s)
-            rows.append({"service": service[job], "job_id": names[job].as_py(), "start_time": start, "ready_time": ready,
-                         "drain_time": drain, "stop_time": stop, "server": server,
-                         "level": schema.LEVELS[_level(outcome.state, server, gpus)], "ended": ended})
+        ready = start + load_s if start + load_s < stop else np.nan
+        stop = np.nan if still else stop
+        drain = stop if still or seat is not None else np.fmax(ready, stop - drain_s)
+        rows.append({"service": service[job], "job_id": names[job].as_py(), "start_time": start, "ready_time": ready, "drain_time": drain,
+                     "stop_time": stop, "server": server, "level": schema.LEVELS[_level(outcome.state, server, gpus)], "ended": ended})
     rows.sort(key=lambda row: (row["service"], row["start_time"], row["job_id"]))
     for row, slot in zip(rows, _slots(rows), strict=True):
         row["replica"] = slot

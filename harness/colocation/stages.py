@@ -25,6 +25,9 @@ from harness.serving.pool import Pool
 from harness.tables import checked, read_parquet, read_trace
 from harness.topology import Cluster
 
+INTERVALS = 144
+"""Rows of the timeline: ten minutes each for a day."""
+
 END_S = 60.0
 """The cluster is looked at up to a multiple of this after the last arrival."""
 
@@ -64,7 +67,7 @@ def run(requests: pa.Table, settings: Settings, world: World, seed: int, interva
     end_s = END_S * float(np.ceil((requests["arrival_time"].to_numpy()[-1] + 1e-9) / END_S))
     pool, tables, metrics, about = on_links(world.pool, world.cluster, settings.links), {}, {}, {"events": 0}
     if settings.replicas:
-        replicas, jobs, cut = checked(read_parquet(settings.replicas), schema.REPLICAS, settings.replicas), None, None
+        replicas, jobs, outcome = checked(read_parquet(settings.replicas), schema.REPLICAS, settings.replicas), pa.table({}), None
     else:
         if settings.services:
             services = read_trace(settings.services, "services")
@@ -88,9 +91,10 @@ def run(requests: pa.Table, settings: Settings, world: World, seed: int, interva
         if settings.until == "placements":
             return Joined(tables, metrics, about)
     tables["requests"], tables["serving"] = tokens(requests, replicas, pool, world.serving, seed, interval_s, warmup_s, progress)
-    if jobs is not None:
+    if outcome is not None:
         metrics |= answers(tables["requests"], replicas, jobs, world.cluster.gpus, end_s, settings.prices, warmup_s)
-        tables["timeline"] = timeline(tables, settings.start_s, end_s)
+        usage = utilization_table(outcome, (end_s - settings.start_s) / INTERVALS, settings.start_s)
+        tables["timeline"] = timeline(tables, usage, end_s)
     else:
         metrics |= served(tables["requests"], warmup_s)
     return Joined(tables, metrics, about | {"kv_blocks": pool.blocks})

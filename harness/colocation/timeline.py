@@ -8,31 +8,22 @@ import pyarrow.compute as pc
 
 from harness import schema
 from harness.metrics.spans import integrals
-from harness.schema import MILLI
-
-INTERVALS = 144
-"""Rows of the table: ten minutes of a day."""
 
 
-def timeline(tables: Mapping[str, pa.Table], start_s: float, end_s: float, intervals: int = INTERVALS) -> pa.Table:
-    """schema.TIMELINE over [start_s, end_s) from the tables of all stages; without ``demand`` the load is nan."""
-    edges = np.linspace(start_s, end_s, intervals + 1)
+def timeline(tables: Mapping[str, pa.Table], usage: pa.Table, end_s: float) -> pa.Table:
+    """schema.TIMELINE over the intervals of ``usage`` (schema.UTILIZATION), up to ``end_s``, from the tables of all stages; without
+    ``demand`` the load is nan."""
+    edges = np.append(usage["t_start"].to_numpy(), usage["t_end"][-1].as_py())
     width = np.diff(edges)
     jobs, replicas, requests = tables["jobs"], tables["replicas"], tables["requests"]
     online = jobs.filter(pc.is_valid(jobs["service"]))
     wanted, = integrals(edges, online["submit_time"].to_numpy(), online["end_time"].to_numpy(), [None])
-    start, stop = _times(replicas, "start", end_s), _times(replicas, "stop", end_s)
-    ready, = integrals(edges, _times(replicas, "ready", end_s), stop, [None])
-    gpus = online["gpus"].to_numpy() * online["gpu_milli"].to_numpy().astype(float) / MILLI
-    cards = dict(zip(online["job_id"].to_pylist(), gpus.tolist(), strict=True))
-    held, = integrals(edges, start, stop, [np.array([cards[name] for name in replicas["job_id"].to_pylist()])])
-    usage = tables["utilization"]
-    offline, = integrals(edges, usage["t_start"].to_numpy(), usage["t_end"].to_numpy(),
-                         [usage["gpu_alloc_batch"].to_numpy() + usage["gpu_alloc_training"].to_numpy()])
+    ready, = integrals(edges, _times(replicas, "ready", end_s), _times(replicas, "stop", end_s), [None])
+    offline = usage["gpu_alloc_batch"].to_numpy() + usage["gpu_alloc_training"].to_numpy()
     decided = tables["preemptions"]
     victims, _ = np.histogram(decided["time"].to_numpy(), edges, weights=decided["victims_n"].to_numpy())
     columns = {"t_start": edges[:-1], "t_end": edges[1:], "load": _load(tables, edges), "wanted": wanted / width, "ready": ready / width,
-               "gpu_online": held / width, "gpu_offline": offline / width, "victims": victims, **_requests(requests, edges)}
+               "gpu_online": usage["gpu_alloc_online"].to_numpy(), "gpu_offline": offline, "victims": victims, **_requests(requests, edges)}
     return pa.table({name: pa.array(values, from_pandas=name == "ttft_p99_s") for name, values in columns.items()}).cast(
         schema.arrow_schema(schema.TIMELINE))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.errors import BadInput
 from harness.metrics.requests import requests_table
 from harness.metrics.serving import serving_utilization
 from harness.serving.hooks import Policy
@@ -22,7 +21,7 @@ def tokens(requests: pa.Table, replicas: pa.Table, pool: Pool, policy: Policy, s
     """schema.RESULT_REQUESTS in the order of ``requests``, and schema.SERVING_UTILIZATION with the column ``service``.
 
     ``replicas``: schema.REPLICAS. Services share nothing: each is a replay of its own on its own replicas, with the same pool and policy.
-    Raises BadInput for a service that never has a replica.
+    Requests of a service that never has a replica wait for ever.
     """
     service = pc.fill_null(requests["service"], "")
     made, used, rows, arrived, events = [], [], [], 0, 0
@@ -30,9 +29,6 @@ def tokens(requests: pa.Table, replicas: pa.Table, pool: Pool, policy: Policy, s
         mine = pc.equal(service, name)
         rows.append(pc.indices_nonzero(mine))
         known = replicas.filter(pc.equal(replicas["service"], name or ALL))
-        if not known.num_rows:
-            raise BadInput(f"colocation: service {name or ALL!r} is asked for and never has a replica; see colocation.replica and "
-                           "colocation.autoscaler, and whether a server can hold it")
         tell = progress and (lambda instants, came, before=arrived, past=events: progress(past + instants, before + came))
         outcome = replay(requests.filter(mine), pool, policy, seed, progress=tell, replicas=known)
         made.append(requests_table(outcome))

@@ -65,10 +65,9 @@ def draw(timeline: pd.DataFrame, note: str = "") -> Figure:
 
 
 def message(rows: pd.DataFrame) -> str:
-    """The headline: evictions, and the worst interval, by policy."""
-    told = []
-    for policy in in_order(list(rows["policy"].astype(str).unique())):
-        mine = rows[rows["policy"] == policy]
-        worst = float(mine["ttft_p99_s"].median())
-        told.append(f"{policy} evicts {int(mine['victims'].sum()):,} offline jobs and has a median p99 TTFT of {number(worst)} s")
-    return "; ".join(told)
+    """The headline: time to first token in the median interval, and evictions, by policy."""
+    policies = in_order(list(rows["policy"].astype(str).unique()))
+    mine = {policy: rows[rows["policy"] == policy] for policy in policies}
+    waits = ", ".join(f"{number(float(mine[policy]['ttft_p99_s'].median()))} s under {policy}" for policy in policies)
+    evicted = ", ".join(f"{int(mine[policy]['victims'].sum()):,}" for policy in policies)
+    return f"The p99 time to first token of the median interval is {waits}; offline jobs evicted: {evicted}"

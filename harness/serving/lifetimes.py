@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.jit import inlined, kernel
@@ -35,11 +36,13 @@ from harness.serving.step import intact
 
 
 def changes_of(replicas: pa.Table) -> Table:
-    """CHANGE (.,) by time, of a table with one row for each stay of a replica: ``replica`` (slot), ``ready_time``, ``drain_time``,
-    ``stop_time`` (s; null: not during the replay) and ``level`` (the coefficients of its links; null: those of the server).
+    """CHANGE (.,) by time, of a table with one row for each stay of a replica: ``replica`` (slot), ``ready_time`` (s; null: never, and the
+    row does not count), ``drain_time``, ``stop_time`` (s; null: not during the replay) and ``level`` (the coefficients of its links; null:
+    those of the server).
 
     Raises BadInput for times out of order, and for two replicas in one slot at a time.
     """
+    replicas = replicas.filter(pc.is_valid(replicas["ready_time"]))
     slot = replicas["replica"].to_numpy().astype(np.int64)
     ready, drain, stop = (replicas[f"{name}_time"].to_numpy(zero_copy_only=False).astype(float) for name in ("ready", "drain", "stop"))
     drain, stop = (np.where(np.isnan(values), np.inf, values) for values in (drain, stop))
