@@ -97,7 +97,7 @@ def section(done: dict[str, Path]) -> list[Section]:
                 f"{rows['lost_gpu_s'].mean() / 3600:,.0f}", f"{100 * quota:.1f}" if quota == quota else "-",
                 f"{100 * rows['gpu_busy_mean'].mean():.1f}", f"{rows['wait_s_mean_training'].mean():.1f}"])
     return [Section("Spot quotas: GFS and its baselines", "\n".join([
-        "High-priority and spot jobs on 432 x 8 A100 for 49 days, spot jobs in the last three weeks; synthetic, fitted to the aggregates of",
+        "High-priority and spot jobs on 432 x 8 A100 for 49 days, spot jobs in the last three weeks; synthetic, fitted to aggregates of",
         f"the spot trace (`harness -m +experiment={RECIPE}`, `+experiment={LOADS}`). chronus is a reconstruction. Means over seeds.", "",
         grid.markdown(),
     ]))]

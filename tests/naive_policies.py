@@ -122,6 +122,39 @@ class EasyBackfill(Policy):
         return not self.held_back(job)
 
 
+class ConservativeBackfill(Policy):
+    """Each job of a pass is booked at the earliest time at which the GPUs of the whole cluster are enough."""
+
+    def begin_pass(self) -> None:
+        replay = self.replay
+        self.booked: dict[int, float] = {}
+        self.plan: list[tuple[float, float, float]] = []
+        """(from, until, GPUs) of what runs and what is booked"""
+        self.gpus = sum(sum(free.gpus) for free in replay.free) / 1000
+        for job in replay.jobs:
+            if job.status == "running":
+                end = max(replay.now, job.start + job.restart + (job.estimate - job.progress) / job.speed)
+                self.plan.append((replay.now, min(end, job.end_time), job.gpus))
+                self.gpus += job.gpus
+
+    def start_of(self, job: "Job") -> float:
+        runs, now = job.next_restart + (job.estimate - job.progress), self.replay.now
+        for start in sorted({now, *(end for _, end, _ in self.plan)}):
+            times = [start, *(time for since, _, _ in self.plan for time in [since] if start < time < start + runs)]
+            if all(sum(g for since, end, g in self.plan if since <= time < end) + job.gpus <= self.gpus + 1e-6 for time in times):
+                self.plan.append((start, start + runs, job.gpus))
+                return start
+        raise AssertionError("an accepted job fits an empty cluster")
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        if job.index not in self.booked:
+            self.booked[job.index] = self.start_of(job)
+        return super().place(job, scope) if self.booked[job.index] == self.replay.now else None
+
+    def speaks(self, job: "Job") -> bool:
+        return False
+
+
 class ShortestFirst(Policy):
     def key(self, job: "Job") -> Any:
         return job.estimate
@@ -843,7 +876,7 @@ class Kueue(Policy):
 
 
 POLICIES: dict[str, type[Policy]] = {
-    "fifo": Fifo, "tiresias": Tiresias, "srgt": Srgt, "hps": Hps, "pbs": Pbs,
+    "fifo": Fifo, "conservative_backfill": ConservativeBackfill, "tiresias": Tiresias, "srgt": Srgt, "hps": Hps, "pbs": Pbs,
     "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,

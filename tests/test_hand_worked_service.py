@@ -1,4 +1,4 @@
-"""Schedules worked by hand of the policies that go by service or by a score that changes: srgt, tiresias, hps, pbs."""
+"""Schedules worked by hand of the policies that go by service, by a score that changes or by a plan."""
 
 from builders import job, play, server
 
@@ -68,3 +68,21 @@ def test_the_groups_of_pbs():
     # hour: fewest GPUs first; d (11 GPUs, 4000 s) is last. At 10: b, a and c (15 GPUs). At 60 one GPU is b's: e (14). At 80: d.
     jobs = [job("x", 0, 10, 16), job("d", 1, 4000, 11), job("e", 2, 20, 14), job("c", 3, 50, 12), job("a", 4, 5, 2), job("b", 5, 100)]
     assert play(jobs, [server(16)], "pbs").starts == [(0, "x"), (10, "a"), (10, "b"), (10, "c"), (60, "e"), (80, "d")]
+
+
+def test_conservative_backfill_keeps_every_reservation():
+    # 4 GPUs, a (3) until 10. b (4 GPUs, 5 s) is booked for 10, c (2 GPUs, 4 s) for 15. d (1 GPU) could run beside a until 10 and beside c
+    # from 15 on: 8 s fit now; 9 s would run into b. e (1 GPU, 2 s): the one GPU is d's until 10 or, when d waits, its own.
+    jobs = [job("a", 0, 10, 3), job("b", 1, 5, 4), job("c", 2, 4, 2), job("d", 2, 8), job("e", 3, 2)]
+    assert play(jobs, [server(4)], "conservative_backfill").starts == [(0, "a"), (2, "d"), (10, "b"), (15, "c"), (15, "e")]
+    jobs[3] = job("d", 2, 9)
+    assert play(jobs, [server(4)], "conservative_backfill").starts == [(0, "a"), (3, "e"), (10, "b"), (15, "c"), (15, "d")]
+
+
+def test_easy_delays_the_second_in_line_where_conservative_does_not():
+    # 2 GPUs on one server, 1 on another for model B. a holds both until 10; b (2 GPUs, 10 s) is promised 10 by both rules, c (3 GPUs in
+    # all, 5 s) 20. d (1 GPU, 18 s) may run on B from 3 to 21: EASY lets it, for b does not need B, and c starts at 21.
+    jobs = [job("a", 0, 10, 2), job("b", 1, 10, 2), job("c", 2, 5, 1, instances=3), job("d", 3, 18)]
+    servers = [server(2), server(1, gpu_model="B")]
+    assert play(jobs, servers, "easy_backfill").starts == [(0, "a"), (3, "d"), (10, "b"), (21, "c")]
+    assert play(jobs, servers, "conservative_backfill").starts == [(0, "a"), (10, "b"), (20, "c"), (25, "d")]

@@ -47,9 +47,11 @@ def test_the_quota_is_what_the_forecast_leaves_and_waiting_raises_it():
 
 def test_failed_hours_lower_the_quota():
     # 8 GPUs, no HP job until 1000: the quota is 8. At 1000 h evicts a: 1 hour failed, none kept, so at 1200 eta = 0.1, bounded by 0.2. The
-    # demand of this hour is 4, so that 0.8 GPUs are left for spot jobs, and a waits though 8 GPUs are free from 1300 on. The eviction is in
-    # the fourth period and forgotten 48 later, at 15600: as a waits, eta goes up by 1.5 in each: 0.3, 0.45, 0.675, 1.0125. By then the
-    # hourly maxima are 4, 0, 0, 0; sigma = sqrt(16 / 3) = 2.31, 1.2816 of it is 2.96, and 8 - 2 = 6 GPUs are left: 1.8, 2.7, 4.05, 6.08. So 16500.
+    # demand of this hour is 4, so that 0.8 GPUs are left for spot jobs, and a waits though 8 GPUs are free from 1300 on.
+    # The eviction is in the fourth period and forgotten 48 later, at 15600: as a waits, eta goes up by 1.5 in each: 0.3, 0.45, 0.675,
+    # 1.0125. By then the hourly maxima are 4, 0, 0, 0;
+    # sigma = sqrt(16 / 3) = 2.31, 1.2816 of it is 2.96, and 8 - 2 = 6 GPUs are left: 1.8, 2.7,
+    # 4.05, 6.08. So a starts in the fourth of these, at 16500.
     jobs = [spot("a", 0, 5000, 5), high("h", 1000, 300, 4)]
     played = play(jobs, [server(8)], "gfs", forecaster="last", horizon_s=20_000.0)
     assert played.starts == [(300, "a"), (1000, "h"), (16_500, "a")]

@@ -146,7 +146,7 @@ def test_rows_may_come_in_any_order(policy: str):
         assert others_a == others_b
 
 
-OWN_TIMES = {"hps", "pbs", "tiresias"}
+OWN_TIMES = {"hps", "pbs", "tiresias", "gfs", "yarn_cs", "chronus", "lyra"}
 """Policies whose rules name times of their own, which do not scale."""
 
 

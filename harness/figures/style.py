@@ -78,6 +78,7 @@ LOOKS = {
     "fifo": Look(GREY, "-", "o"),
     "fifo_backfill": Look(GREY, "--", "s"),
     "easy_backfill": Look(GREY, ":", "^"),
+    "conservative_backfill": Look(GREY, "--", "D"),
     "sjf": Look(GREY, "-.", "v"),
     "priority": Look(BLACK, "-", "D"),
     "srgt": Look(SKY, "-.", "v"),
