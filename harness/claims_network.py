@@ -136,8 +136,8 @@ def section(done: dict[str, Path]) -> list[Section]:
                      "sets tried"], [], (0,))
         for policy, rows in summary.groupby("policy"):
             means = [rows[m].astype(float).mean() for m in metrics]
-            grid.rows.append([str(policy), *(f"{m / 3600:.2f}" for m in means[:2]), f"{means[2]:.2f}", f"{means[3] / 3600:.0f}",
-                              f"{means[4]:.0f}"])
+            texts = (f"{means[0] / 3600:.2f}", f"{means[1] / 3600:.2f}", f"{means[2]:.2f}", f"{means[3] / 3600:.0f}", f"{means[4]:.0f}")
+            grid.rows.append([str(policy), *("-" if text == "nan" else text for text in texts)])
         sections.append(Section("Preemption for gangs across servers", "\n".join([
             "Gangs that prefer a rack evict others on a full cluster: the whole gang at once in the cheapest smallest domain",
             f"(domain_first_gang, ours), or instance by instance (`harness -m +experiment={GANGS}`). Means over seeds.", "",

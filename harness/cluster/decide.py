@@ -153,7 +153,8 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
     held_back, refrains = False, False
     for turn in range(2):
         first, last = (1, n_domains) if turn == 0 else (0, 0 if n_domains == 0 or not state.classes.required[c] else -1)
-        state.count[EVICTING] = 0
+        if has_prey:
+            state.count[EVICTING] = 0
         for scope in range(first, last + 1):
             enter_scope(state, pending, scope)
             outcome = place_gang(state, view, own, pending, job, place)
@@ -164,8 +165,8 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
             if outcome == STARTED or outcome == FAULTY or outcome == PASSED_OVER:
                 return outcome
             held_back = held_back or outcome == HELD_BACK
-        state.count[EVICTING] = 1
         for scope in range(first, last + 1 if may_evict and not held_back else first):
+            state.count[EVICTING] = 1
             enter_scope(state, pending, scope)
             outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims, outranks, changed, has_rivals, notes)
             if outcome == HELD_BACK:

@@ -40,7 +40,7 @@ def draw(jobs: pd.DataFrame, note: str = "") -> Figure:
         left.set_ylim(low, high)
         left.set_ylabel("mean wait (s)")
         right.axhline(95, color=INK, linewidth=0.9, linestyle=":", zorder=1)
-        right.set_ylim(0, 102)
+        right.set_ylim(min(80.0, 100 * min(float(rows["covered"].min()) for rows in found.values()) - 5), 100.5)
         right.set_ylabel("waited at most the quoted p95 (%)")
         for axes in (left, right):
             log_axis(axes, low, high)
