@@ -166,7 +166,7 @@ OFFLINE = [{"generator": "paper_mix", "preemptors": 0, "warmup_s": 2000.0, "batc
 def busy(policy: str = "godel", **keys) -> tuple[stages.Joined, stages.World]:
     """Services that scale out and in on two servers full of offline work."""
     chosen = settings(offline=OFFLINE, start_s=60.0, cores_per_card=1.0,
-                      autoscaler={"target": 0.15, "down_window_s": 30.0, "drain_s": 10.0, "window_s": 30.0}, **keys)
+                      autoscaler={"target": 0.06, "down_window_s": 15.0, "drain_s": 10.0, "window_s": 30.0}, **keys)
     there = world(pool("yi_34b", tp=2, chunk=512, batch=64, ttft_slo_s=0.5), 2, policy)
     return stages.run(world_of_requests(1), chosen, there, 0), there
 
@@ -215,7 +215,7 @@ def test_replicas_are_on_the_gpus_that_the_cluster_gave_them(joined):
     service = outcome.trace["service"].take(pa.array(outcome.order)).to_pylist()
     stays = sorted((a, b) for job, a, b in zip(spans.job, spans.since, spans.until, strict=True) if service[job])
     listed = sorted((r["start_time"], end if r["stop_time"] is None else r["stop_time"]) for r in found.tables["replicas"].to_pylist())
-    assert listed == pytest.approx(stays) and len(stays) > 4
+    assert listed == stays and len(stays) > 4
 
 
 def test_slots_hold_one_replica_at_a_time(joined):
