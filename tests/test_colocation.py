@@ -116,16 +116,16 @@ BATCH = {"gpus": 1, "cpus": 1.0, "priority": 1, "preemptible": True, "affinity":
 
 @pytest.mark.parametrize(("policy", "level", "across"), [("godel", "server", True), ("domain_first", "numa", False)])
 def test_two_replicas_by_hand(policy: str, level: str, across: bool, tmp_path: Path):
-    """One server, two sockets of one NUMA node with two GPUs. Jobs a, s, t, d take GPUs 0 to 3 at 0 s; s and t end at 10 s, and b and c take
-    their places, GPUs 1 and 2, at 20 s. At 100 s two services want a replica of two GPUs each.
+    """One server, two sockets of one NUMA node with two GPUs. Jobs a, s, t, d take GPUs 0 to 3 at 0 s; s and t end at 10 s, and b and c
+    take their places, GPUs 1 and 2, at 20 s. At 100 s two services want a replica of two GPUs each.
 
-    Goedel's reprieve keeps what ran longest: a and d stay, b and c go, so chat sits on GPUs 1 and 2, and code, for which a and d go, on 0 and
-    3: both across sockets. The topology-aware search frees one socket for each. Either way everything goes: 2 x 100 s and 2 x 80 s of work
-    are lost; s and t kept 10 s each.
+    Goedel's reprieve keeps what ran longest: a and d stay, b and c go, so chat sits on GPUs 1 and 2, and code, for which a and d go, on
+    0 and 3: both across sockets. The topology-aware search frees one socket for each. Either way everything goes: 2 x 100 s and 2 x 80 s
+    of work are lost; s and t kept 10 s each.
 
-    The model of 16.06 GB loads in 1.8 + 0.13 x 16.06 = 3.8878 s. At 130 s each service gets a prompt of 1,000 tokens: chunks of 512 and 488,
-    largest caches 512 and 1,000. A step costs 2^-6 s + 2^-12 s x the largest cache; a token moves 524,288 bytes in its all-reduces, which
-    takes 49.152 us more at 8 than at 32 GB/s."""
+    The model of 16.06 GB loads in 1.8 + 0.13 x 16.06 = 3.8878 s. At 130 s each service gets a prompt of 1,000 tokens: chunks of 512
+    and 488, largest caches 512 and 1,000. A step costs 2^-6 s + 2^-12 s x the largest cache; a token moves 524,288 bytes in its
+    all-reduces, which takes 49.152 us more at 8 than at 32 GB/s."""
     services = pa.table({"service": ["chat", "code"], "time": [100.0] * 2, "replicas": pa.array([1, 1], pa.int32()),
                          "gpus": pa.array([2, 2], pa.int16()), "cpus": [2.0] * 2, "priority": pa.array([9, 9], pa.int32()),
                          "affinity": ["best_effort"] * 2, "kind": ["online"] * 2})
