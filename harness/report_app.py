@@ -75,7 +75,7 @@ def size_into(given: argparse.Namespace) -> list[Path]:
     from harness.report_tables import sizing_grid
 
     low, high = given.between
-    probe = prober(given.folder, given.size, given.seeds, high, lambda line: print(line, flush=True))
+    probe = prober(given.folder, given.size, given.seeds, lambda line: print(line, flush=True))
     found = size(probe, given.policies.split(","), Promise(given.slo, given.goodput), low, high)
     csv, md = given.folder / "sizing.csv", given.folder / "sizing.md"
     write_atomically(csv, lambda temporary: found.to_csv(temporary, index=False, lineterminator="\n"))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness import claims_fgd, claims_gfs, claims_network, claims_pwr, claims_queues, contention
+from harness import claims_fgd, claims_gfs, claims_network, claims_pwr, claims_queues, colocation_claims, contention
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
@@ -69,6 +69,9 @@ RECIPES = (
     Recipe("gfs_loads", ("seed=0", "cluster.groups.0.servers=54")),
     Recipe("gfs_parts", ("seed=0", "cluster.groups.0.servers=54")),
     Recipe("gfs_forecasters", ("seed=0", "cluster.groups.0.servers=54")),
+    Recipe("colocation_day", ("seed=0", "workload.load_scale=0.1"), ("colocation_timeline", "colocation_demand", "colocation_pareto")),
+    Recipe("colocation_azure", ("seed=0", "workload.end_s=600"), ("colocation_pareto", "colocation_demand"), ("azure.parquet",)),
+    Recipe("colocation_pays", ("seed=0", "workload.duration_s=120", "warmup_s=600"), ()),
 )
 
 OPENB = "alibaba-openb-v2023"
@@ -79,9 +82,10 @@ IMPORTS = {
     "openb_gpuspec33.parquet": (f"{OPENB}/openb_pod_list_gpuspec33.csv", ("alibaba-openb", "--times", "static")),
     "openb_nodes.yaml": (f"{OPENB}/openb_node_list_gpu_node.csv", ("alibaba-openb-nodes", "--order", "file")),
     "fgd_orders.npz": (f"{OPENB}/fgd_orders.npz", ()),
+    "azure.parquet": ("azure-llm-2023/AzureLLMInferenceTrace_*.csv", ("azure-llm",)),
 }
-"""What is made in traces/imported: from which file below the folder of public traces, and by which words of ``harness-traces import``; by
-none when the file is taken as it is."""
+"""What is made in traces/imported: from which file (or files, by a pattern) below the folder of public traces, and by which words of
+``harness-traces import``; by none when the file is taken as it is."""
 
 SAMPLE_SERVER = ("The paper's mix is not published; this is the one of its authors' sample server (1-card batch, 2-card online, "
                  "100 servers of 2 sockets and 8 RTX 4090, always full). ")
@@ -155,14 +159,15 @@ def import_trace(name: str) -> str | None:
     file, words = IMPORTS[name]
     if target.is_file():
         return None
-    if not (PUBLIC_TRACES / file).is_file():
+    found = sorted(PUBLIC_TRACES.glob(file))
+    if not found:
         return f"the public trace {file} is not beside this checkout"
     target.parent.mkdir(parents=True, exist_ok=True)
     if not words:
         shutil.copyfile(PUBLIC_TRACES / file, target)
         return None
     form, *options = words
-    command = [sys.executable, "-m", "harness.traces_app", "import", form, str(PUBLIC_TRACES / file), *options, "-o", str(target)]
+    command = [sys.executable, "-m", "harness.traces_app", "import", form, *map(str, found), *options, "-o", str(target)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip()
 
@@ -241,7 +246,7 @@ def answers(done: dict[str, Path]) -> list[Section]:
             "decision does not run (`harness -m +experiment=guarantees`). Means over seeds.", "", table.markdown(),
         ])))
     sections += [*claims_fgd.section(done), *claims_pwr.section(done), *claims_gfs.section(done), *claims_network.section(done),
-                 *claims_queues.section(done)]
+                 *claims_queues.section(done), *colocation_claims.sections(done)]
     for name in ("openb", "philly"):
         if name in done:
             sections.append(Section(f"The real {name} trace", real_trace(done[name], name)))

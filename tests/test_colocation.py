@@ -116,16 +116,16 @@ BATCH = {"gpus": 1, "cpus": 1.0, "priority": 1, "preemptible": True, "affinity":
 
 @pytest.mark.parametrize(("policy", "level", "across"), [("godel", "server", True), ("domain_first", "numa", False)])
 def test_two_replicas_by_hand(policy: str, level: str, across: bool, tmp_path: Path):
-    """One server, two sockets of one NUMA node with two GPUs. Jobs a, s, t, d take GPUs 0 to 3 at 0 s; s and t end at 10 s, and b and c take
-    their places, GPUs 1 and 2, at 20 s. At 100 s two services want a replica of two GPUs each.
+    """One server, two sockets of one NUMA node with two GPUs. Jobs a, s, t, d take GPUs 0 to 3 at 0 s; s and t end at 10 s, and b and c
+    take their places, GPUs 1 and 2, at 20 s. At 100 s two services want a replica of two GPUs each.
 
-    Goedel's reprieve keeps what ran longest: a and d stay, b and c go, so chat sits on GPUs 1 and 2, and code, for which a and d go, on 0 and
-    3: both across sockets. The topology-aware search frees one socket for each. Either way everything goes: 2 x 100 s and 2 x 80 s of work
-    are lost; s and t kept 10 s each.
+    Goedel's reprieve keeps what ran longest: a and d stay, b and c go, so chat sits on GPUs 1 and 2, and code, for which a and d go, on
+    0 and 3: both across sockets. The topology-aware search frees one socket for each. Either way everything goes: 2 x 100 s and 2 x 80 s
+    of work are lost; s and t kept 10 s each.
 
-    The model of 16.06 GB loads in 1.8 + 0.13 x 16.06 = 3.8878 s. At 130 s each service gets a prompt of 1,000 tokens: chunks of 512 and 488,
-    largest caches 512 and 1,000. A step costs 2^-6 s + 2^-12 s x the largest cache; a token moves 524,288 bytes in its all-reduces, which
-    takes 49.152 us more at 8 than at 32 GB/s."""
+    The model of 16.06 GB loads in 1.8 + 0.13 x 16.06 = 3.8878 s. At 130 s each service gets a prompt of 1,000 tokens: chunks of 512
+    and 488, largest caches 512 and 1,000. A step costs 2^-6 s + 2^-12 s x the largest cache; a token moves 524,288 bytes in its
+    all-reduces, which takes 49.152 us more at 8 than at 32 GB/s."""
     services = pa.table({"service": ["chat", "code"], "time": [100.0] * 2, "replicas": pa.array([1, 1], pa.int32()),
                          "gpus": pa.array([2, 2], pa.int16()), "cpus": [2.0] * 2, "priority": pa.array([9, 9], pa.int32()),
                          "affinity": ["best_effort"] * 2, "kind": ["online"] * 2})
@@ -166,7 +166,7 @@ OFFLINE = [{"generator": "paper_mix", "preemptors": 0, "warmup_s": 2000.0, "batc
 def busy(policy: str = "godel", **keys) -> tuple[stages.Joined, stages.World]:
     """Services that scale out and in on two servers full of offline work."""
     chosen = settings(offline=OFFLINE, start_s=60.0, cores_per_card=1.0,
-                      autoscaler={"target": 0.15, "down_window_s": 30.0, "drain_s": 10.0, "window_s": 30.0}, **keys)
+                      autoscaler={"target": 0.06, "down_window_s": 15.0, "drain_s": 10.0, "window_s": 30.0}, **keys)
     there = world(pool("yi_34b", tp=2, chunk=512, batch=64, ttft_slo_s=0.5), 2, policy)
     return stages.run(world_of_requests(1), chosen, there, 0), there
 
@@ -215,7 +215,7 @@ def test_replicas_are_on_the_gpus_that_the_cluster_gave_them(joined):
     service = outcome.trace["service"].take(pa.array(outcome.order)).to_pylist()
     stays = sorted((a, b) for job, a, b in zip(spans.job, spans.since, spans.until, strict=True) if service[job])
     listed = sorted((r["start_time"], end if r["stop_time"] is None else r["stop_time"]) for r in found.tables["replicas"].to_pylist())
-    assert listed == pytest.approx(stays) and len(stays) > 4
+    assert listed == stays and len(stays) > 4
 
 
 def test_slots_hold_one_replica_at_a_time(joined):

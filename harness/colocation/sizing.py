@@ -87,11 +87,14 @@ def smallest(enough: Callable[[int], bool], low: int, high: int) -> int | None:
     return high
 
 
-def prober(folder: Path, words: Sequence[str], seeds: int, high: int, tell: Callable[[str], None] = print) -> Probe:
-    """Probes that are cells in ``folder``; ``words`` are overrides of the command ``harness``.
+def prober(folder: Path, words: Sequence[str], seeds: int, tell: Callable[[str], None] = print) -> Probe:
+    """Probes that are cells in ``folder``; ``words`` are overrides of the command ``harness``, one of which says how much offline work
+    there is.
 
-    Raises BadInput when a cell cannot be made.
+    Raises BadInput when none does, and when a cell cannot be made.
     """
+    if not any(word.startswith("colocation.offline_servers=") for word in words):
+        raise BadInput("--size: add colocation.offline_servers=N, the servers that the offline work is sized for whatever the cluster")
     known: dict[tuple[str, int], dict[str, float]] = {}
 
     def probe(arm: str, servers: int) -> dict[str, float]:
@@ -100,7 +103,7 @@ def prober(folder: Path, words: Sequence[str], seeds: int, high: int, tell: Call
             more = {(): (), (APART, "online"): ALONE, (APART, "offline"): WITHOUT_REPLICAS}[tuple(apart)]
             out = folder / "cells" / f"{arm.replace(':', '-')}-{servers}"
             command = [sys.executable, "-m", "harness", "-m", *words, *more, f"policy={policy}", f"cluster.servers={servers}",
-                       f"seed=range({seeds})", f"colocation.offline_servers={high}", f"out={out}", "progress=false"]
+                       f"seed=range({seeds})", f"out={out}", "progress=false"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise BadInput(f"--size: {(done.stderr.strip() or done.stdout.strip() or 'a cell failed').splitlines()[-1]}")
