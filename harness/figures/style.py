@@ -95,7 +95,7 @@ LOOKS = {
     "bestfit": Look(GREEN, "--", "D"),
     "fgd": Look(BLUE, "-", "s"),
     "pwr_fgd": Look(VERMILLION, "-", "v"),
-    "fcfs": Look(GREY, "-", "o"),
+    "fcfs": Look(BLACK, "--", "o"),
     "long_fifo": Look(GREY, "-", "s"),
     "reservation": Look(VERMILLION, "-", "s"),
     "long_priority": Look(ORANGE, "-", "^"),
