@@ -56,6 +56,8 @@ def test_goodput_over_load_needs_a_load_that_varies_and_objectives():
         with pytest.raises(NotDrawn, match="no load of requests with objectives varies"):
             goodput_load.draw(summary)
     assert goodput_load.message({"fcfs": np.nan, "sjf": 3.0}, "load scale") == "Requests within their objectives over the load"
+    assert goodput_load.message({"fcfs": 2.0, "sjf": 3.5}, "load scale") == (
+        "90 % of requests meet their objectives up to load scale 3.50 under sjf, 2 under fcfs")
 
 
 def test_short_and_long_requests_by_policy():
