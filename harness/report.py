@@ -46,10 +46,8 @@ from harness.report_tables import Grid, paired_grid, paired_notes, policy_grids
 from harness.sweep import aggregate
 from harness.tables import one_line, write_atomically
 
-FIGURES: tuple[ModuleType, ...] = (
-    colocation_pareto,
-    colocation_timeline,
-    colocation_demand,
+COLOCATION_FIGURES: tuple[ModuleType, ...] = (colocation_pareto, colocation_timeline, colocation_demand)
+CLUSTER_FIGURES: tuple[ModuleType, ...] = (
     hit_rate,
     card_mix,
     pays,
@@ -62,10 +60,9 @@ FIGURES: tuple[ModuleType, ...] = (
     power_curve,
     quote_calibration,
     spot_costs,
-    serving_policies,
-    serving_cdf,
-    goodput_load,
 )
+SERVING_FIGURES: tuple[ModuleType, ...] = (serving_policies, serving_cdf, goodput_load)
+FIGURES = (*COLOCATION_FIGURES, *CLUSTER_FIGURES, *SERVING_FIGURES)
 TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests", "demand", "timeline")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
@@ -104,10 +101,7 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     if baseline is not None and baseline not in set(results.summary["policy"]):
         known = ", ".join(in_order(list(results.summary["policy"]))) or "none that ended well"
         raise BadInput(f"baseline '{one_line(baseline, 40)}': was not run, must be one of {known}")
-    try:
-        results = with_batch_goodput(results)
-    except NotDrawn:
-        pass
+    results = with_batch_goodput(results)
     baseline = baseline or default_baseline(results.summary)
     written = [_summary_csv(folder)]
 
@@ -127,8 +121,11 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     return [*written, _write(results.folder / "report.html", page)]
 
 
-def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple[list[Drawn], list[tuple[str, str]]]:
-    """Every figure whose data are there, and (name, reason) of every other."""
+def draw_all(results: Results, modules: Sequence[ModuleType] | None = None) -> tuple[list[Drawn], list[tuple[str, str]]]:
+    """Every figure whose data are there, and (name, reason) of every other; by default those of jobs, of requests, or of both."""
+    if modules is None:
+        jobs, requests = results.holds("jobs"), results.holds("requests")
+        modules = FIGURES if jobs == requests else (CLUSTER_FIGURES if jobs else SERVING_FIGURES)
     drawn: list[Drawn] = []
     skipped: list[tuple[str, str]] = []
     for module in modules:

@@ -7,7 +7,7 @@ import pandas as pd
 from harness.figures.comparisons import POLICY_METRICS
 from harness.figures.intervals import FEW, UNDEFINED
 from harness.figures.labels import Label, label, number
-from harness.figures.settings import key_columns, setting_text, varying
+from harness.figures.settings import key_columns, setting_text, shown_columns, varying
 from harness.figures.style import in_order
 
 
@@ -30,7 +30,7 @@ def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, G
     if rows.empty:
         return []
     keys = key_columns(summary)
-    shown = [c for c in keys if c in ("cluster", "workload") or c in varying(summary, keys)]
+    shown = shown_columns(summary, keys)
     grids = []
     for _, mine in rows.groupby(keys, dropna=False, sort=False, observed=True) if keys else [((), rows)]:
         policies = in_order(list(mine["policy"]))

@@ -8,7 +8,7 @@ import pytest
 
 from harness.figures import goodput_load, serving_cdf, serving_policies
 from harness.figures.settings import NotDrawn
-from harness.figures.style import image, settle, styled
+from harness.figures.style import image, looks, settle, styled
 from test_figures import visible_texts
 
 POLICIES = ("fcfs", "sjf", "srpt", "pecsched")
@@ -56,6 +56,8 @@ def test_goodput_over_load_needs_a_load_that_varies_and_objectives():
         with pytest.raises(NotDrawn, match="no load of requests with objectives varies"):
             goodput_load.draw(summary)
     assert goodput_load.message({"fcfs": np.nan, "sjf": 3.0}, "load scale") == "Requests within their objectives over the load"
+    assert goodput_load.message({"fcfs": 2.0, "sjf": 3.5}, "load scale") == (
+        "90 % of requests meet their objectives up to load scale 3.50 under sjf, 2 under fcfs")
 
 
 def test_short_and_long_requests_by_policy():
@@ -87,8 +89,8 @@ def test_latency_cdfs():
     assert figure.texts[0].get_text().replace("\n", " ").replace("\xa0", " ") == (
         "99 % of requests have their first token within 4.96 s under sjf, 9.91 s under fcfs")
     assert fits(figure)
-    curves = {line.get_color(): line for line in figure.axes[0].lines}
-    x, y = next(iter(curves.values())).get_data()
+    fcfs = looks(("fcfs", "sjf"))["fcfs"].colour
+    x, y = next(line for line in figure.axes[0].lines if line.get_color() == fcfs).get_data()
     assert np.interp(0.5, y, x) == pytest.approx(5.5, rel=0.01) and len(figure.axes[1].lines) == 1
     alone = serving_cdf.message(requests[requests["policy"] == "sjf"])
     assert alone.replace("\xa0", " ") == "99 % of requests have their first token within 4.96 s under sjf"

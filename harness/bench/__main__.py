@@ -27,7 +27,7 @@ from harness.bench.placements import placements
 from harness.bench.replays import fifo, growth, referees
 from harness.bench.rows import Row, render
 from harness.bench.searches import searches, wide_searches
-from harness.bench.serving import serving
+from harness.bench.serving import beside_sched_sim, serving
 from harness.bench.sizes import QUICK, Sizes
 from harness.bench.suites import suites, unmeasured
 from harness.errors import BadInput
@@ -108,7 +108,7 @@ def run_peers(sizes: Sizes, file: Path, helios: Path | None, limit_s: float, mar
         return section
 
     names = traces or (list(TRACES) if sizes == Sizes() else ["T1"])
-    found = measure(sizes, (*map(on, names), profile))
+    found = measure(sizes, (*map(on, names), profile, beside_sched_sim))
     distances = measure(replace(sizes, jobs=sizes.command_jobs, repeats=3 * sizes.repeats), (fifo,))
     _show(about, sizes, [*found, *distances])
     for _, mine in groupby(measured, key=lambda one: one.trace):

@@ -51,16 +51,16 @@ def by_policy(summary: pd.DataFrame, metrics: Sequence[str] = POLICY_METRICS) ->
 
 
 def with_batch_goodput(results: Results) -> Results:
-    """The same results whose summary also has goodput_gpu_s_batch, summed from the jobs of each cell.
-
-    Raises NotDrawn when a jobs table is absent.
-    """
+    """The same results whose summary also has goodput_gpu_s_batch, summed from the jobs of each cell; nan for one without jobs."""
     if "goodput_gpu_s_batch" in results.summary:
         return results
     sums = []
     for position in range(len(results.summary)):
-        jobs = results.table("jobs", ("kind", "goodput_gpu_s"), results.summary.iloc[[position]])
-        sums.append(float(jobs.loc[jobs["kind"] == "batch", "goodput_gpu_s"].sum()))
+        try:
+            jobs = results.table("jobs", ("kind", "goodput_gpu_s"), results.summary.iloc[[position]])
+            sums.append(float(jobs.loc[jobs["kind"] == "batch", "goodput_gpu_s"].sum()))
+        except NotDrawn:
+            sums.append(np.nan)
     return replace(results, summary=results.summary.assign(goodput_gpu_s_batch=sums))
 
 
@@ -88,7 +88,8 @@ def against(results: Results, baseline: str) -> tuple[pd.DataFrame, str]:
             if metric in summary and summary.loc[summary["policy"] == policy, metric].notna().any():
                 parts.append(paired(summary, metric, policy, baseline, keys))
         try:
-            parts.append(finished_under_both(results, policy, baseline))
+            if results.holds("jobs") or not results.holds("requests"):
+                parts.append(finished_under_both(results, policy, baseline))
         except NotDrawn as missing:
             reason = str(missing)
     parts = [part for part in parts if len(part)]

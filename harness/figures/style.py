@@ -108,7 +108,7 @@ LOOKS = {
     "kueue": Look(GREEN, "-", "^"),
     "dally": Look(VERMILLION, "-", "D"),
     "domain_first_gang": Look(BLUE, ":", "o"),
-    "fcfs": Look(GREY, "-", "o"),
+    "fcfs": Look(BLACK, "--", "o"),
     "long_fifo": Look(GREY, "-", "s"),
     "reservation": Look(VERMILLION, "-", "s"),
     "long_priority": Look(ORANGE, "-", "^"),

@@ -144,9 +144,9 @@ def _latencies(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
     for name in LATENCIES:
         of_all = values[name]()
         for suffix, chosen in groups:
-            found = of_all[chosen]
-            found = found[~np.isnan(found)]
-            stats = [float(found.mean()), *map(float, np.quantile(found, (0.5, 0.95, 0.99)))] if len(found) else [None] * len(STATISTICS)
+            found = of_all[chosen & ~np.isnan(of_all)]
+            stats = ([float(found.mean()), *map(float, np.quantile(found, (0.5, 0.95, 0.99), overwrite_input=True))] if len(found)
+                     else [None] * len(STATISTICS))
             yield from zip((f"{name}_{statistic}{suffix}" for statistic in STATISTICS), stats, strict=True)
 
 
