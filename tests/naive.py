@@ -29,8 +29,8 @@ DEFAULTS: dict[str, Any] = {
     "limit_2_gpu_s": 7200.0, "quota": "forecast", "quota_share": 0.1, "forecaster": "lin", "p": 0.9, "day_h": 24.0, "week_h": 168.0,
     "history_h": 672.0, "without": "nothing", "blind": "false",
     "profile": "mixed", "machine_s": 600.0, "rack_s": 1200.0, "preempt": "consolidate",
-    "quota_by": "equal", "nominal_share": 1.0, "queues_per_cohort": 0.0, "borrowing_limit": 1e9, "within_queue": "never", "reclaim": "never",
-    "fair_sharing": "off",
+    "quota_by": "equal", "nominal_share": 1.0, "queues_per_cohort": 0.0, "borrowing_limit": 1e9, "within_queue": "never",
+    "reclaim": "never", "fair_sharing": "off",
 }
 
 
