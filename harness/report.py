@@ -125,7 +125,8 @@ def draw_all(results: Results, modules: Sequence[ModuleType] | None = None) -> t
     """Every figure whose data are there, and (name, reason) of every other; by default those of jobs, of requests, or of both."""
     if modules is None:
         jobs, requests = results.holds("jobs"), results.holds("requests")
-        modules = FIGURES if jobs == requests else (CLUSTER_FIGURES if jobs else SERVING_FIGURES)
+        both = jobs == requests or results.holds("replica_missing_s")
+        modules = FIGURES if both else CLUSTER_FIGURES if jobs else SERVING_FIGURES
     drawn: list[Drawn] = []
     skipped: list[tuple[str, str]] = []
     for module in modules:

@@ -96,7 +96,7 @@ def _quotes(outcome: Outcome, cluster: Cluster, queue: Array, shares: Array) -> 
     A job that asks for more than the quota has no server at all (k_eff 0).
     """
     jobs, classes = outcome.state.jobs, outcome.state.classes
-    kinds = classes[jobs.klass]
+    kinds: Any = classes[jobs.klass]
     cores = [sum(shape.numa_cores) for shape in cluster.shapes]
     bounded = all(n < UNBOUNDED for n in cores)
     demands = {"gpu": (kinds.instances * kinds.gpus * kinds.milli, MILLI * cluster.gpus)}
