@@ -53,6 +53,7 @@ class Preemption:
 class Metrics:
     fragmentation: bool = False
     energy: bool = False
+    quotes: bool = False
 
 
 @dataclass
@@ -93,6 +94,7 @@ class Settings:
     pool: dict[str, Any] = field(default_factory=dict)
     workload: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
+    colocation: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     pinning: str = "packed"
     preemption: Preemption = field(default_factory=Preemption)

@@ -19,6 +19,9 @@ from harness import __version__
 from harness.errors import BadInput
 from harness.figures import (
     card_mix,
+    colocation_demand,
+    colocation_pareto,
+    colocation_timeline,
     goodput_load,
     hit_rate,
     latency_cdf,
@@ -27,6 +30,7 @@ from harness.figures import (
     policy_load_heatmap,
     power_curve,
     preemption_efficiency,
+    quote_calibration,
     search_cost,
     serving_cdf,
     serving_policies,
@@ -42,7 +46,8 @@ from harness.report_tables import Grid, paired_grid, paired_notes, policy_grids
 from harness.sweep import aggregate
 from harness.tables import one_line, write_atomically
 
-FIGURES: tuple[ModuleType, ...] = (
+COLOCATION_FIGURES: tuple[ModuleType, ...] = (colocation_pareto, colocation_timeline, colocation_demand)
+CLUSTER_FIGURES: tuple[ModuleType, ...] = (
     hit_rate,
     card_mix,
     pays,
@@ -53,12 +58,12 @@ FIGURES: tuple[ModuleType, ...] = (
     policy_load_heatmap,
     packing_curve,
     power_curve,
+    quote_calibration,
     spot_costs,
-    serving_policies,
-    serving_cdf,
-    goodput_load,
 )
-TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests")
+SERVING_FIGURES: tuple[ModuleType, ...] = (serving_policies, serving_cdf, goodput_load)
+FIGURES = (*COLOCATION_FIGURES, *CLUSTER_FIGURES, *SERVING_FIGURES)
+TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests", "demand", "timeline")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
 MOST_GRIDS, MOST_ROWS, LARGE_SVG = 12, 200, 400_000
@@ -96,10 +101,7 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     if baseline is not None and baseline not in set(results.summary["policy"]):
         known = ", ".join(in_order(list(results.summary["policy"]))) or "none that ended well"
         raise BadInput(f"baseline '{one_line(baseline, 40)}': was not run, must be one of {known}")
-    try:
-        results = with_batch_goodput(results)
-    except NotDrawn:
-        pass
+    results = with_batch_goodput(results)
     baseline = baseline or default_baseline(results.summary)
     written = [_summary_csv(folder)]
 
@@ -119,8 +121,12 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     return [*written, _write(results.folder / "report.html", page)]
 
 
-def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple[list[Drawn], list[tuple[str, str]]]:
-    """Every figure whose data are there, and (name, reason) of every other."""
+def draw_all(results: Results, modules: Sequence[ModuleType] | None = None) -> tuple[list[Drawn], list[tuple[str, str]]]:
+    """Every figure whose data are there, and (name, reason) of every other; by default those of jobs, of requests, or of both."""
+    if modules is None:
+        jobs, requests = results.holds("jobs"), results.holds("requests")
+        both = jobs == requests or results.holds("replica_missing_s")
+        modules = FIGURES if both else CLUSTER_FIGURES if jobs else SERVING_FIGURES
     drawn: list[Drawn] = []
     skipped: list[tuple[str, str]] = []
     for module in modules:

@@ -7,7 +7,7 @@ import pandas as pd
 from harness.figures.comparisons import POLICY_METRICS
 from harness.figures.intervals import FEW, UNDEFINED
 from harness.figures.labels import Label, label, number
-from harness.figures.settings import key_columns, setting_text, varying
+from harness.figures.settings import key_columns, setting_text, shown_columns, varying
 from harness.figures.style import in_order
 
 
@@ -30,7 +30,7 @@ def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, G
     if rows.empty:
         return []
     keys = key_columns(summary)
-    shown = [c for c in keys if c in ("cluster", "workload") or c in varying(summary, keys)]
+    shown = shown_columns(summary, keys)
     grids = []
     for _, mine in rows.groupby(keys, dropna=False, sort=False, observed=True) if keys else [((), rows)]:
         policies = in_order(list(mine["policy"]))
@@ -102,3 +102,19 @@ def spread(told: Label, middle: float, low: float, high: float, signed: bool = F
     if low != low or low == high:
         return text
     return f"{text}\n[{number(told.scale * low)}, {number(told.scale * high)}]"
+
+
+def sizing_grid(found: pd.DataFrame) -> Grid:
+    """The smallest clusters of ``colocation.sizing.size``: servers, and what users and offline work get on them."""
+    metrics = ("slo_met_share", "goodput_gpu_s_offline")
+    grid = Grid(["policy", "replicas and offline work", "servers", *(label(name).axis for name in metrics)], [], (0, 1))
+    for row in found.itertuples():
+        servers = "more than were tried" if row.servers is pd.NA else str(row.servers)
+        where = "on one cluster" if row.colocated else f"apart ({_or_more(row.online)} and {_or_more(row.offline)} servers)"
+        got = [number(label(name).scale * float(getattr(row, name))) for name in metrics]
+        grid.rows.append([str(row.policy), where, servers, *got])
+    return grid
+
+
+def _or_more(servers: object) -> str:
+    return "too many" if servers is pd.NA else str(servers)

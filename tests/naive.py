@@ -28,6 +28,9 @@ DEFAULTS: dict[str, Any] = {
     "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0, "period_s": 300.0, "limit_1_gpu_s": 3250.0,
     "limit_2_gpu_s": 7200.0, "quota": "forecast", "quota_share": 0.1, "forecaster": "lin", "p": 0.9, "day_h": 24.0, "week_h": 168.0,
     "history_h": 672.0, "without": "nothing", "blind": "false",
+    "profile": "mixed", "machine_s": 600.0, "rack_s": 1200.0, "preempt": "consolidate",
+    "quota_by": "equal", "nominal_share": 1.0, "queues_per_cohort": 0.0, "borrowing_limit": 1e9, "within_queue": "never",
+    "reclaim": "never", "fair_sharing": "off",
 }
 
 
@@ -377,7 +380,7 @@ class Look:
         return [
             job for job in self.replay.jobs
             if job.status == "running" and job not in self.gone and self.on(server, [job])
-            and job.row["preemptible"] and (job.priority < self.job.priority or (
+            and job.row["preemptible"] and (job.priority < self.job.priority or self.replay.policy.unbound or (
                 job.priority == self.job.priority and self.replay.policy.outranks(self.job, job)))
             and not self.now - job.start < self.options["min_runtime_s"] and job.evicted_at != self.now
         ]
@@ -465,6 +468,14 @@ class Replay:
 
     # Placement
 
+    @staticmethod
+    def empty(server: Server) -> Free:
+        return Free(server, server.capacity)
+
+    def look(self, job: Job) -> Look:
+        """What the first instance of ``job`` sees, wherever it may go."""
+        return Look(self, job, 0, self.free, list(range(len(self.servers))), [])
+
     def best_fit(self, ask: Ask, sim: list[Free], scope: list[int]) -> int | None:
         """The server with fewest free GPU thousandths among those that fit, the lowest on ties."""
         return min((s for s in scope if sim[s].fits(ask)), key=lambda s: (sum(sim[s].gpus), s), default=None)
@@ -528,7 +539,7 @@ class Replay:
                     self.start(job, claims)
                     return True
             for scope in group if may_evict else []:
-                plan = self.plan(job, self.free, scope, True, self.policy.choose)
+                plan = self.policy.plan(job, scope)
                 if plan is not None:
                     self.decide(job, *plan)
                     return True
@@ -562,12 +573,14 @@ class Replay:
         held = [(victim, self.evict(victim)) for victim in victims]
         decision = Decision(self.now, self.now + self.options["grace_s"], job, claims, held, [])
         freed = {hold.server.index for hold in decision.held()}
-        servers = sorted(freed & {hold.server.index for hold in claims})
+        taken = {hold.server.index for hold in claims}
+        servers = sorted(freed & taken | ({min(taken)} if self.policy.unbound else set()))
         assert servers
         elsewhere = sum(hold.gpu_milli for hold in decision.held() if hold.server.index not in servers) / 1000
         for server in servers:
             there = [(victim, [hold for hold in holds if hold.server.index == server]) for victim, holds in held]
-            names = [victim for victim, holds in there if holds]
+            apart = [victim for victim, holds in held if self.policy.unbound and not taken & {hold.server.index for hold in holds}]
+            names = [victim for victim, holds in there if holds or (victim in apart and server == servers[0])]
             holds = [hold for _, holds in there for hold in holds]
             mine = [hold for hold in claims if hold.server.index == server]
             level_victims = self.servers[server].level(set().union(*(hold.nodes for hold in holds)))
@@ -639,7 +652,7 @@ class Replay:
     def arrive(self, job: Job) -> None:
         """A job that an empty cluster cannot hold is rejected; the others wait."""
         self.events += 1
-        empty = [Free(server, server.capacity) for server in self.servers]
+        empty = [self.empty(server) for server in self.servers]
         if self.place_anywhere(job, empty) is None:
             job.status, job.reason = "rejected", "an empty cluster cannot hold it"
         else:

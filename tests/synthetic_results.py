@@ -48,6 +48,14 @@ def make_sweep(
     return folder
 
 
+def write_summary(folder: Path, rows: Sequence[dict]) -> Path:
+    """Writes a results folder that has these rows of a summary (policy, seed, overrides, metrics) and no tables of cells."""
+    folder.mkdir(parents=True)
+    whole = [{**LABELS, **row, "cell": f"c{i}", "jobs": 1, "status": "ok", "error": None} for i, row in enumerate(rows)]
+    write_table(pa.Table.from_pylist(whole), folder / "summary.parquet")
+    return folder
+
+
 def write_cell(folder: Path, row: dict, n: int) -> dict[str, float | None]:
     """Writes the tables of one cell and returns its metrics."""
     shape = np.random.default_rng([row["seed"], 1])
@@ -123,7 +131,8 @@ def usage_table(rng: np.random.Generator, load: float) -> pa.Table:
 def metrics_of(jobs: pa.Table, preemptions: pa.Table, utilization: pa.Table) -> dict[str, float | None]:
     """The main metrics, by the plainest arithmetic; None for what only decisions have."""
     j, p = jobs.to_pandas(), preemptions.to_pandas()
-    found: dict[str, float | None] = {"jobs": len(j), "jobs_finished": (j["status"] == "finished").sum(), "decisions": len(p)}
+    found: dict[str, float | None] = {"jobs": len(j), "jobs_finished": (j["status"] == "finished").sum(),
+                                         "jobs_rejected": 0, "decisions": len(p)}
     if len(p):
         ran = p["ran"].mean()
         found |= {

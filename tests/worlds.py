@@ -25,7 +25,10 @@ def world(seed: int) -> World:
     """(jobs, servers, options) of the world ``seed``: rows of ``schema.JOBS``, server dicts and options of ``naive.replay``."""
     rng = Random(seed)
     servers = _servers(rng)
-    return _jobs(rng, servers), servers, _options(rng)
+    jobs, options = _jobs(rng, servers), _options(rng)
+    for row in jobs:
+        row["tenant"] = rng.choice(("a", "b", "b", "c"))
+    return jobs, servers, options
 
 
 def _maybe(rng: Random, share: float, value: Any, otherwise: Any) -> Any:
@@ -153,6 +156,14 @@ def _options(rng: Random) -> dict[str, Any]:
         "day_h": rng.choice((1.0, 2.0)), "week_h": 3.0, "history_h": rng.choice((9.0, 672.0)),
         "without": _maybe(rng, 0.5, "nothing", rng.choice(("order", "victims", "placement"))),
         "blind": _maybe(rng, 0.5, "true", "false"),
+        "profile": rng.choice(("mixed", "best_fit", "least_free")),
+        "machine_s": rng.choice((0.0, 2.0, 5.0, 600.0)), "rack_s": rng.choice((0.0, 3.0, 10.0, 600.0)),
+        "preempt": _maybe(rng, 0.7, "consolidate", "never"),
+        "quota_by": _maybe(rng, 0.7, "equal", "demand"), "nominal_share": rng.choice((1.0, 1.0, 0.75, 0.5)),
+        "queues_per_cohort": rng.choice((0.0, 0.0, 1.0, 2.0)), "borrowing_limit": rng.choice((1e9, 1e9, 0.5, 0.0)),
+        "within_queue": rng.choice(("never", "lower_priority", "lower_or_newer_equal")),
+        "reclaim": rng.choice(("never", "lower_priority", "any")),
+        "fair_sharing": _maybe(rng, 0.6, "off", "on"),
     }
 
 

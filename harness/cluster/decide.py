@@ -53,6 +53,7 @@ from harness.cluster.state import (
     ANYWHERE,
     CLAIMING,
     DECISIONS,
+    EVICTING,
     GRACE_S,
     GUARANTEED,
     INSTANCE,
@@ -62,6 +63,7 @@ from harness.cluster.state import (
     RUNNING,
     SCOPE_FROM,
     SCOPE_TO,
+    UNBOUND,
     WAITING,
     Array,
     Table,
@@ -143,14 +145,16 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
     """Starts ``job``, or makes it claim what victims free, or leaves all as it was; returns what came of it."""
     c = state.jobs.klass[job]
     preempts, has_rivals, notes = defined[3], defined[6], defined[7]
-    has_prey = preempts and (state.classes.rank[c] > 0 or has_rivals)
+    has_prey = preempts and (state.classes.rank[c] > 0 or has_rivals or state.count[UNBOUND] == 1)
     may_evict = has_prey and state.clock[NOW] >= state.jobs.retry_at[job]
     if not pending.cost[RESUMED]:
         fill(pending.cost, 0)
     n_domains = 0 if state.classes.network[c] == ANYWHERE else network_domains(state, pending, state.classes.network[c])
-    held_back = False
+    held_back, refrains = False, False
     for turn in range(2):
         first, last = (1, n_domains) if turn == 0 else (0, 0 if n_domains == 0 or not state.classes.required[c] else -1)
+        if has_prey:
+            state.count[EVICTING] = 0
         for scope in range(first, last + 1):
             enter_scope(state, pending, scope)
             outcome = place_gang(state, view, own, pending, job, place)
@@ -162,12 +166,15 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
                 return outcome
             held_back = held_back or outcome == HELD_BACK
         for scope in range(first, last + 1 if may_evict and not held_back else first):
+            state.count[EVICTING] = 1
             enter_scope(state, pending, scope)
             outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims, outranks, changed, has_rivals, notes)
-            if outcome != FAILED:
+            if outcome == HELD_BACK:
+                refrains = True
+            elif outcome != FAILED:
                 pending.cost[RESUMED] = outcome == NO_ROOM
                 return outcome
-    return HELD_BACK if held_back or (has_prey and not may_evict) else FAILED
+    return HELD_BACK if held_back or refrains or (has_prey and not may_evict) else FAILED
 
 
 @inlined
@@ -262,7 +269,7 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims, o
             pending.fault[CAPPED] += pending.found[SERVERS_CAPPED]
         if n <= 0:
             undo(state, pending, first, i, evicted)
-            return FAILED
+            return HELD_BACK if n == HOLD else FAILED
         s = pending.found[SERVER_FOUND]
         if not take_out_victims(state, view, own, pending, job, s, n, evicted, outranks, has_rivals):
             return FAULTY
@@ -309,7 +316,7 @@ def take_out_victims(state, view, own, pending, job, s, n, evicted, outranks, ha
                 has_rivals and rival(state, victim, jobs.klass[job]) and outranks(view, own, job, victim))):
             twice = 0 <= victim < len(jobs) and jobs.status[victim] == WAITING
             return note(pending, EVICTED_TWICE if twice else NOT_EVICTABLE, job, s, victim)
-        here = False
+        here = state.count[UNBOUND] == 1
         for i in range(jobs.first_instance[victim], jobs.end_instance[victim]):
             here = here or state.instances.server[i] == s
         if not here:
@@ -468,6 +475,16 @@ def servers_of(state, pending, job, n):
 
 
 @kernel
+def apart(state, pending, job, n):
+    """Whether ``job`` holds, or held last, nothing on the first ``n`` servers of ``pending.where``."""
+    for i in range(state.jobs.first_instance[job], state.jobs.end_instance[job]):
+        for w in range(n):
+            if state.instances.server[i] == pending.where[w]:
+                return False
+    return True
+
+
+@kernel
 def sort(values, n):
     """Sorts the first ``n`` values ascending."""
     for i in range(1, n):
@@ -556,7 +573,8 @@ def release_holds(state, pending, job):
 
 @kernel
 def write_rows(state, pending, log, job, evicted):
-    """One row for each server on which victims free claimed resources."""
+    """One row for each server on which victims free claimed resources; of an unbound policy also one for the lowest server, where the
+    victims that hold nothing on any of the preemptor's servers are named too."""
     jobs, instances, servers, classes = state.jobs, state.instances, state.servers, state.classes
     c = jobs.klass[job]
     first_row = log.size[0]
@@ -566,22 +584,24 @@ def write_rows(state, pending, log, job, evicted):
     for v in range(evicted):
         d = jobs.klass[pending.claim.evicted[v]]
         freed += classes.instances[d] * classes.gpus[d] * classes.milli[d]
-    for w in range(servers_of(state, pending, job, 0)):
+    n_servers = servers_of(state, pending, job, 0)
+    for w in range(n_servers):
         s = pending.where[w]
+        names_all = state.count[UNBOUND] == 1 and w == 0
         cpu, gpus, numa, here = 0, 0, 0, 0
         fill(gpu, 0)
         victims_from = log.size[1]
         for v in range(evicted):
             victim = pending.claim.evicted[v]
             more_cpu, _, more_gpus, more_numa, there = holdings(state, victim, s, gpu, cores)
-            if there == 0:
+            if there == 0 and not (names_all and apart(state, pending, victim, n_servers)):
                 continue
             cpu += more_cpu
             gpus |= more_gpus
             numa |= more_numa
             add_victim(log, victim)
             here += 1
-        if here == 0:
+        if here == 0 and not names_all:
             continue
         freed_here = total(gpu)
         freed_in_rows += freed_here

@@ -50,6 +50,7 @@ from harness.cluster.state import (
     PASS,
     REJECTED,
     RUNNING,
+    UNBOUND,
     WAITING,
     Array,
     new_own,
@@ -218,7 +219,8 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
                 # 3b. Jobs of its class are known to fail, or the policy holds it back
                 # (with each pass, what has started or come out of protection may be evicted for those of higher priority)
-                version = queue.mark[VERSION] + (state.count[PASS] if preempts and (classes.rank[c] or has_rivals) else 0)
+                reaches = preempts and (classes.rank[c] or has_rivals or state.count[UNBOUND])
+                version = queue.mark[VERSION] + (state.count[PASS] if reaches else 0)
                 failed = queue.line.failed[c] == version
                 if not failed:
                     if has_admit and not admit(view, own, job):

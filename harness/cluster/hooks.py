@@ -8,7 +8,8 @@ DYNAMIC before each pass.
 ``admit(view, own, job) -> bool``: False holds the job back in this pass; never blocks others.
 ``place(view, own, job) -> int``: server for the next instance of the job (view.count[INSTANCE]), ``on_gpu(server, gpu)`` to choose the GPU
 of a fractional one too, NO_FIT, HOLD or PASS_OVER.
-``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number.
+``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number,
+0 if nothing helps, which must hold for the job's whole class, or HOLD if it holds for this job alone.
 ``blocked(view, own, job) -> bool``: True (STOP) ends the pass at a job for which nothing could be done.
 ``outranks(view, own, job, victim) -> bool``: whether ``job`` may evict a running preemptible job of its own priority. Who comes later in
 the queue must outrank no more than who comes before. Lower priorities may be evicted in any case, higher ones never.
@@ -20,8 +21,9 @@ what the classes of the whole trace ask for and how many jobs each has; what it 
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
 ``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys
-change while jobs wait), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the
-end), ``NEEDS_TRACE`` (parameter -> the word of it with which ``prepare`` must see all jobs, so that the trace cannot be streamed).
+change while jobs wait), ``UNBOUND_VICTIMS`` (it may evict whatever its own priority, and anywhere in scope, as policies do that free
+quotas and not servers), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end), ``NEEDS_TRACE``
+(parameter -> the word of it with which ``prepare`` must see all jobs, so that the trace cannot be streamed).
 """
 
 from collections.abc import Callable, Mapping
@@ -99,6 +101,7 @@ class Policy:
     prepare: Callable[[View, Requests, Cluster], np.ndarray] | None
     dynamic: bool
     period_s: float
+    unbound: bool
     file: Path
     reports: Mapping[str, int]
     needs_trace: bool
@@ -162,7 +165,7 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
         name, hooks, defined, tuple(declared), values,
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)),
-        float(period_s), path.resolve(), getattr(module, "REPORTS", {}),
+        float(period_s), bool(getattr(module, "UNBOUND_VICTIMS", False)), path.resolve(), getattr(module, "REPORTS", {}),
         any((params or {}).get(key) == word for key, word in getattr(module, "NEEDS_TRACE", {}).items()),
     )
 

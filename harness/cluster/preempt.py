@@ -23,6 +23,7 @@ from harness.cluster.state import (
     RUNNING,
     SEED,
     SOCKET,
+    UNBOUND,
     UNPINNED,
     Array,
     Table,
@@ -78,8 +79,10 @@ class Search(NamedTuple):
 
 @inlined
 def evictable(view, job, c):
-    """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, of lower priority, past its protected start."""
-    return view.classes.priority[view.jobs.klass[job]] < view.classes.priority[c] and unprotected(view, job)
+    """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, past its protected start, and of lower priority unless the
+    policy is unbound."""
+    lower = view.classes.priority[view.jobs.klass[job]] < view.classes.priority[c]
+    return (lower or view.count[UNBOUND] == 1) and unprotected(view, job)
 
 
 @inlined

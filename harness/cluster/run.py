@@ -9,7 +9,7 @@ from harness.cluster.build import Requests
 from harness.cluster.decide import FAULT, FAULT_JOB, FAULT_SERVER, FAULT_VICTIM, FAULTS
 from harness.cluster.hooks import Policy
 from harness.cluster.log import doubled
-from harness.cluster.state import HORIZON, NOW, RETRY_S, View, read_only
+from harness.cluster.state import HORIZON, NOW, RETRY_S, UNBOUND, View, read_only
 from harness.topology import Cluster
 
 SLICE = 2_000_000
@@ -21,6 +21,7 @@ class Run:
 
     def __init__(self, state: View, policy: Policy, requests: Requests, cluster: Cluster):
         state.clock[RETRY_S] = policy.param("retry_s", 60.0)
+        state.count[UNBOUND] = policy.unbound
         self.policy, self.state, self.arrived_before = policy, state, 0
         self.own = policy.own(state, requests, cluster)
         self.queue, self.pending, self.log, self.where = engine.fresh(state)

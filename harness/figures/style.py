@@ -105,7 +105,11 @@ LOOKS = {
     "chronus": Look(ORANGE, "--", "^"),
     "lyra": Look(GREEN, "--", "v"),
     "gfs": Look(BLUE, "-", "D"),
-    "fcfs": Look(GREY, "-", "o"),
+    "kueue_tas": Look(SKY, "-", "^"),
+    "kueue": Look(GREEN, "-", "^"),
+    "dally": Look(VERMILLION, "-", "D"),
+    "domain_first_gang": Look(BLUE, ":", "o"),
+    "fcfs": Look(BLACK, "--", "o"),
     "long_fifo": Look(GREY, "-", "s"),
     "reservation": Look(VERMILLION, "-", "s"),
     "long_priority": Look(ORANGE, "-", "^"),
@@ -122,7 +126,7 @@ LOOKS = {
 """Look of the policies that come with the harness, in the order in which figures show them."""
 
 OTHERS = tuple(Look(colour, line, mark) for line, mark in (("-.", "*"), (":", "h")) for colour in (PURPLE, GREEN, ORANGE, SKY, BLACK))
-TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain_first_cost")
+TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain_first_cost", "domain_first_gang")
 BLIND = ("godel", "kubernetes", "random_victim")
 """Policies whose victim search tests counts only (specs of the policies)."""
 
