@@ -100,7 +100,8 @@ class Drawn:
 def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     """Writes summary.csv, tables/, figures/ and report.html into the results folder, and returns the files written.
 
-    Tables are ``by_policy`` and ``paired``, those of a league ``league`` and ``winners`` (csv in stored units, md for people); figures are those whose data are there, as PNG and SVG.
+    Tables are ``by_policy`` and ``paired``, those of a league ``league`` and ``winners`` (csv in stored units, md for people); figures are
+    those whose data are there, as PNG and SVG.
     ``baseline`` is the policy that the others are compared with, by default one of the usual baselines. Raises BadInput when the
     folder holds no results, the baseline was not run or a file cannot be written.
     """

@@ -46,7 +46,7 @@ def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, G
 def league_grid(table: pd.DataFrame, won: pd.DataFrame, baseline: str) -> Grid:
     """One line for each policy of ``standings.standings``: for each class its mean rank, its metric, and where it wins or keeps level."""
     kinds = [kind for kind in CLASSES if (table["kind"] == kind).any()]
-    measures = {kind: [m for m in ("rank", "value", "relative") if ((table["kind"] == kind) & (table["measure"] == m)).any()] for kind in kinds}
+    measures = {kind: list(dict.fromkeys(table.loc[table["kind"] == kind, "measure"])) for kind in kinds}
     head, names = ["policy"], {"rank": "rank", "relative": f"% of {baseline}'s"}
     for kind in kinds:
         head += [f"{kind} {names[m]}" if m in names else label(CLASSES[kind]).axis for m in measures[kind]] + [f"{kind} wins, level"]
@@ -74,8 +74,9 @@ def winners_grid(won: pd.DataFrame) -> Grid:
         lead = spread(told, float(row["difference"]), float(row["ci_low"]), float(row["ci_high"]), signed=True)
         level = str(row["level"]).split()
         shown = ", ".join(level[:6]) + (f" and {len(level) - 6} more" if len(level) > 6 else "")
-        grid.rows.append([str(row["kind"]), setting_text(row, keys), str(row["winner"]), f"{number(told.scale * float(row['mean']))} {told.unit}",
-                          str(row["runner_up"]), lead, shown or "nobody: a clear lead"])
+        mean = f"{number(told.scale * float(row['mean']))} {told.unit}"
+        grid.rows.append([str(row["kind"]), setting_text(row, keys), str(row["winner"]), mean, str(row["runner_up"]), lead,
+                          shown or "nobody: a clear lead"])
     return grid
 
 

@@ -33,7 +33,8 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             axes.grid(axis="y", visible=True)
             for y, policy in enumerate(policies):
                 if policy in mine.index:
-                    interval_mark(axes, y, mine.loc[policy, ["mean", "ci_low", "ci_high"]].to_numpy(dtype=float), Look(KINDS[kind], "-", "o"))
+                    ends = mine.loc[policy, ["mean", "ci_low", "ci_high"]].to_numpy(dtype=float)
+                    interval_mark(axes, y, ends, Look(KINDS[kind], "-", "o"), size=5)
             axes.set_xlim(0, len(policies) + 1)
             axes.set_title(kind)
             axes.set_xlabel(f"mean rank of {len(policies)}")

@@ -26,9 +26,9 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
         raise NotDrawn("no cell has online, batch or training jobs that ran")
     clusters, loads = list(dict.fromkeys(won["cluster"])), sorted(won[LOAD].unique())
     kinds = {kind: list(dict.fromkeys(won.loc[won["kind"] == kind, "workload"])) for kind in CLASSES if (won["kind"] == kind).any()}
-    columns = [(cluster, load) for cluster in clusters for load in loads]
+    columns, policies = [(cluster, load) for cluster in clusters for load in loads], summary["policy"].nunique()
     with styled():
-        figure = canvas(0.3 * sum(map(len, kinds.values())) + 0.42 * len(kinds) + 0.9, message(won), note, width=7.2)
+        figure = canvas(0.3 * sum(map(len, kinds.values())) + 0.12 * len(kinds) + 1.1, message(won), note)
         grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=[len(rows) for rows in kinds.values()])[:, 0]
         for axes, (kind, workloads) in zip(grid, kinds.items(), strict=True):
             mine = won[won["kind"] == kind]
@@ -36,7 +36,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
                 x, y = columns.index((row.cluster, getattr(row, LOAD))), workloads.index(str(row.workload))
                 others = len(str(row.level).split())
                 axes.add_patch(Rectangle((x, y), 1, 1, facecolor=LEVEL if others else CLEAR, edgecolor="white"))
-                text = wrapped(str(row.winner)) + (f" +{others}" if others else "")
+                text = "all level" if 0 < others == policies - 1 else wrapped(str(row.winner)) + (f" +{others}" if others else "")
                 axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=5.5, color=INK, linespacing=1.0)
             axes.set_xlim(0, len(columns))
             axes.set_ylim(len(workloads), 0)
@@ -47,9 +47,11 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             axes.grid(visible=False)
             axes.tick_params(length=0)
             axes.spines[:].set_color(PALE)
-            axes.set_title(f"{kind}: {label(CLASSES[kind]).text}", loc="left")
+            axes.set_ylabel(label(CLASSES[kind]).text, fontsize=8)
+        for i, cluster in enumerate(clusters):
+            grid[0].text((i + 0.5) * len(loads), -0.12, cluster, ha="center", fontsize=8)
         grid[-1].set_xticks([i + 0.5 for i in range(len(columns))], [value_text(load) for _, load in columns], fontsize=7)
-        grid[-1].set_xlabel("load, on " + ", ".join(clusters) + " (left to right)")
+        grid[-1].set_xlabel("load")
         legend_below(figure, [Patch(color=CLEAR, label="clear lead"), Patch(color=LEVEL, label="others keep level")])
     return figure
 
@@ -66,7 +68,7 @@ def message(won: pd.DataFrame) -> str:
     """The headline: who is best, and how often clearly, in each class."""
     parts = []
     for kind, mine in won.groupby("kind", sort=False):
-        (name, times), = Counter(mine["winner"]).most_common(1)
+        ((name, times),) = Counter(mine["winner"]).most_common(1)
         clear = int(((mine["winner"] == name) & (mine["level"] == "")).sum())
         parts.append(f"{kind}: {name} in {times} of {len(mine)} settings ({clear} clearly)")
     return f"Most wins, {'; '.join(parts)}"
