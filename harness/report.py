@@ -119,7 +119,7 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
         written += _tables(results, "league", "League table", table, league[:1], [])
         written += _tables(results, "winners", "Which policy wins where", won, league[1:], [])
     else:
-        policies, league, modules = by_policy(results.summary), [], FIGURES
+        policies, league, modules = by_policy(results.summary), [], None
         grids = policy_grids(results.summary, policies)
         written += _tables(results, "by_policy", "Results by policy", policies, grids, [])
         paired, reason = against(results, baseline) if baseline else (pd.DataFrame(), "")

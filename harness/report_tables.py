@@ -57,7 +57,8 @@ def league_grid(table: pd.DataFrame, won: pd.DataFrame, baseline: str) -> Grid:
         for kind in kinds:
             for measure in measures[kind]:
                 told = label(CLASSES[kind]) if measure == "value" else Label(measure, "", scale=100 if measure == "relative" else 1)
-                line.append(spread(told, *map(float, cells.loc[(policy, kind, measure)])))
+                middle, low, high = map(float, cells.loc[(policy, kind, measure)])
+                line.append(spread(told, middle, low, high))
             mine = won[won["kind"] == kind]
             level = sum(policy in names.split() for names in mine["level"])
             line.append(f"{int((mine['winner'] == policy).sum())}, {level} of {len(mine)}")

@@ -264,7 +264,7 @@ def test_fit_writes_a_workload_that_generate_draws_from(capsys, tmp_path: Path):
     (["fit", "{t}", "--by", "colour", "-o", "{out}"], "--by colour: the trace has no such column"),
     (["fit", "{t}", "--draws", "0", "-o", "{out}"], "--draws 0: must be at least 1"),
     (["compare", "{t}", "{r}"], "two traces of jobs, or two of requests"),
-    (["generate", "nowhere", "-o", "{out}"], "unknown generator 'nowhere', must be one of azure_fitted"),
+    (["generate", "nowhere", "-o", "{out}"], "unknown generator 'nowhere', must be one of azure_day, azure_fitted"),
     (["generate", "nowhere.yaml", "-o", "{out}"], "nowhere.yaml: cannot be read"),
     (["generate", "{cluster}", "-o", "{out}"], "its key generator must be one of"),
 ])
