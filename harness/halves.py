@@ -1,6 +1,7 @@
 """What each half makes of a configuration: the job-level replay on a cluster, or the request-level replay on a pool of replicas.
 
-The kind of the workload decides: a trace of requests goes to the serving half, everything else to the cluster half.
+The kind of the workload decides: a trace of requests goes to the serving half, everything else to the cluster half. With a section
+``colocation`` requests go through both: the cluster places the replicas that serve them, and the policy is one of the cluster's.
 """
 
 import json
@@ -43,6 +44,10 @@ def replay_into(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, st
     sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)
     cluster, trace = _load(sections, config["seed"])
     half = _serving if "request_id" in trace.column_names else _cluster
+    if config["colocation"]:
+        if half is _cluster:
+            raise BadInput("colocation: needs a workload of requests, for instance workload=requests; jobs go to colocation.offline")
+        half = _colocated
     return half(folder, config, cluster, trace, report)
 
 
@@ -53,10 +58,12 @@ def _cluster(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
         history,
         jobs_table,
         preemptions_table,
+        quote_metrics,
         summary,
         utilization_table,
         with_energy,
         with_fragmentation,
+        with_quotes,
     )
 
     policy, rules = _policy(config["policy"], serves=False), _rules(config)
@@ -72,6 +79,9 @@ def _cluster(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
         utilization = with_energy(utilization, found) if measured["energy"] else utilization
         tables["arrivals"] = arrivals_table(outcome, found)
     metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
+    if measured["quotes"]:
+        tables["jobs"], tables["queues"] = with_quotes(jobs, outcome, cluster, dict(config["policy"]))
+        metrics |= quote_metrics(tables["queues"])
     _write(folder, {**tables, "utilization": utilization})
     return metrics, _cluster_facts(outcome, cluster, replayed)
 
@@ -118,6 +128,25 @@ def _served(folder: Path, config: Mapping[str, Any], source: TraceFile, report: 
                           report and (lambda events, arrived: report(events, arrived, source.rows)))
     _write(folder, {"utilization": done.utilization})
     return done.metrics, _serving_facts(done.outcome, pool, done.replay_s)
+
+
+def _colocated(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: pa.Table, report: Report | None) -> Made:
+    """Both halves, joined by tables."""
+    from harness.colocation.settings import parse as parse_settings
+    from harness.colocation.stages import World, run
+    from harness.serving.pool import parse as parse_pool
+
+    settings, pool = parse_settings(config["colocation"]), parse_pool(config["pool"])
+    servers = settings.offline_servers
+    reference = cluster if servers is None else _built(json.dumps({**config["cluster"], "servers": servers}, sort_keys=True))
+    world = World(cluster, reference, _rules(config), pool, _policy(config["policy"], serves=False), _policy(settings.serving, serves=True))
+    began = time.perf_counter()
+    joined = run(trace, settings, world, config["seed"], config["interval_s"], config["warmup_s"],
+                 report and (lambda events, arrived: report(events, arrived, trace.num_rows)))
+    _write(folder, joined.tables)
+    about = {"tie_rules": f"{CLUSTER_TIES}; {SERVING_TIES}", "cluster_notes": list(cluster.notes), **joined.about,
+             "replay_wall_s": round(time.perf_counter() - began, 6)}
+    return joined.metrics, about
 
 
 def _write(folder: Path, tables: Mapping[str, pa.Table]) -> None:

@@ -18,6 +18,7 @@ PINNINGS = ("packed", "first_free", "spread")
 LEVELS = ("numa", "nvlink", "socket", "server")
 NETWORK_LEVELS = ("server", "rack", "spine", "cluster")
 STATUSES = ("finished", "rejected", "waiting", "running", "expired", "not_submitted")
+REQUEST_STATUSES = (*STATUSES, "dropped")
 
 MILLI = 1000
 """GPUs and cores are counted in thousandths."""
@@ -141,15 +142,39 @@ RESULT_REQUESTS: Table = (
     Column("preemptions", I4, "times it lost its place, or its prefill was paused"),
     Column("replica", I4, "replica it last was on", nullable=True),
     Column("slo_met", BOOL, "finished within its objectives; null: it has none", nullable=True),
-    Column("status", STRING, "how it ended", values=STATUSES),
+    Column("status", STRING, "how it ended", values=REQUEST_STATUSES),
+    Column("reason", STRING, "why it was rejected or dropped", nullable=True),
+)
+
+REPLICAS: Table = (
+    Column("service", STRING, "service that it serves"),
+    Column("job_id", STRING, "job of the services trace that runs it"),
+    Column("replica", I4, "slot of the service's pool: replicas that are there at one time have different ones", low=0),
+    Column("start_time", F8, "it was placed on its server and began to load its model", "s", low=0),
+    Column("ready_time", F8, "it takes requests from then on; null: it went before its model was loaded", "s", nullable=True, low=0),
+    Column("drain_time", F8, "it takes no more requests from then on; null: not during the replay", "s", nullable=True),
+    Column("stop_time", F8, "it is gone; null: not during the replay", "s", nullable=True),
+    Column("server", I4, "server that it runs on", low=0),
+    Column("level", STRING, "smallest topology level that holds its GPUs", nullable=True, values=LEVELS),
+    Column("ended", STRING, "why it went", values=("scale_in", "evicted", "open")),
+)
+"""Where and when replicas of services ran: a row for each stay. Input of the serving half, for which the columns replica, ready_time,
+drain_time, stop_time and level count."""
+
+DEMAND: Table = (
+    Column("service", STRING, "service asked"),
+    Column("time", F8, "when the autoscaler looked", "s", low=0),
+    Column("load", F8, "replica seconds that the requests of the window before ask for, per second", "replicas", low=0),
+    Column("recommended", I4, "replicas that would bring the utilization to its target", "replicas", low=0),
+    Column("wanted", I4, "replicas wanted from then on, before the delays", "replicas", low=0),
 )
 
 PREEMPTIONS: Table = (
     Column("decision_id", I8, "decisions counted from 0"),
     Column("time", F8, "when it was taken", "s"),
     Column("job_id", STRING, "preemptor"),
-    Column("server", I4, "server on which victims free claimed resources"),
-    Column("victims", WORDS, "evicted jobs that hold something on this server, in trace order"),
+    Column("server", I4, "server on which victims free claimed resources, or the lowest of a preemptor that was short of quota"),
+    Column("victims", WORDS, "evicted jobs that hold something on this server, or (first row) on none of the preemptor's; in trace order"),
     Column("victims_n", I4, "their number"),
     Column("victim_priority_sum", I8, "sum of their priorities"),
     Column("gpus_needed", F8, "GPUs the preemptor claims on this server", "GPUs"),
@@ -181,9 +206,52 @@ UTILIZATION: Table = (
     Column("running_jobs", F8, "mean running jobs", "jobs"),
 )
 
+TIMELINE: Table = (
+    Column("t_start", F8, "start of the interval", "s"),
+    Column("t_end", F8, "end of the interval", "s"),
+    Column("load", F8, "mean load of all services", "replicas"),
+    Column("wanted", F8, "mean replicas that the services trace asks for", "replicas"),
+    Column("ready", F8, "mean replicas with their model loaded", "replicas"),
+    Column("gpu_online", F8, "mean GPUs held by replicas", "GPUs"),
+    Column("gpu_offline", F8, "mean GPUs held by batch and training", "GPUs"),
+    Column("victims", I8, "offline jobs evicted"),
+    Column("requests", I8, "requests that arrive"),
+    Column("ttft_p99_s", F8, "99th percentile of their time to first token; inf: more than 1 % never had one", "s", nullable=True),
+    Column("violations", I8, "of those, requests that missed their objectives"),
+)
+
 FRAGMENTATION: Table = (Column("fragmentation", F8, "mean of FGD's F / free GPUs"),)
 ENERGY: Table = (Column("energy_kwh", F8, "energy that the servers' GPUs and sockets draw", "kWh"),)
 """Further columns of UTILIZATION, with metrics.fragmentation=true and metrics.energy=true."""
+
+QUOTE_WORDS = ("quotable", "unfeasible", "unknown")
+
+QUOTES: Table = (
+    Column("quote", STRING, "whether its wait could be bounded at submission; unknown: too few jobs of its queue came before",
+           values=QUOTE_WORDS),
+    Column("quote_s", F8, "quoted mean wait", "s", nullable=True),
+    Column("quote_p95_s", F8, "quoted 95th percentile of the wait", "s", nullable=True),
+)
+"""Further columns of RESULT_JOBS with metrics.quotes=true (a reconstruction)."""
+
+QUEUES: Table = (
+    Column("tenant", STRING, "the queue; all: without quotas"),
+    Column("jobs", I8, "jobs submitted to it and not rejected"),
+    Column("quota_gpus", F8, "its quota", "GPUs"),
+    Column("k_eff", F8, "mean over its jobs of the effective servers", nullable=True),
+    Column("offered_servers", F8, "mean over its jobs of lambda E[S]", nullable=True),
+    Column("quoted", I8, "jobs with a quote"),
+    Column("unfeasible", I8, "jobs whose wait has no bound"),
+    Column("quote_s_mean", F8, "quoted mean wait, mean over the jobs with a quote", "s", nullable=True),
+    Column("wait_s_mean", F8, "mean wait of the same jobs", "s", nullable=True),
+    Column("quote_p95_s_mean", F8, "quoted 95th percentile, mean over the same jobs", "s", nullable=True),
+    Column("wait_s_p95", F8, "95th percentile of their waits", "s", nullable=True),
+    Column("covered_p95", F8, "share of them that waited at most the quoted 95th percentile", nullable=True),
+    Column("arrival_rate", F8, "jobs over the length of the replay (lambda)", "1/s"),
+    Column("queue_s_mean", F8, "mean time not running of all its jobs (W)", "s"),
+    Column("queue_len_mean", F8, "time mean of its jobs that do not run (L)", "jobs"),
+    Column("little_gap", F8, "|L - lambda W| / L"),
+)
 
 ARRIVALS: Table = (
     Column("arrived", F8, "GPUs that the jobs so far ask for, over those of the cluster"),

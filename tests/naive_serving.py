@@ -1,6 +1,7 @@
 """A plain twin of the serving engine for continuous batching: every step is made one by one, every request is looked at in each.
 
-It shares nothing with the engine but its rules, and knows static keys alone: chunked or whole prefill, one pool or two, recompute and swap.
+It shares nothing with the engine but its rules, and knows static keys alone: chunked or whole prefill, one pool or two, recompute and swap,
+and replicas that come and go.
 """
 
 from dataclasses import dataclass, field
@@ -44,14 +45,20 @@ class Replica:
     turn: bool = False
     changed: bool = False
     stall: float = 0.0
+    accepts: bool = True
 
 
-def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False, decoders=0, swap_s=None, move_s=0.0):
+def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False, decoders=0, swap_s=None, move_s=0.0,
+           changes=None, drops=False):
     """``rows``: (arrival, prompt, output) by arrival. ``step_s``: seconds of a step from (prompt chunks as (done, tokens), caches of the
-    members after the step). Requests go to the replica with the fewest present, ties to the lowest. Returns the requests."""
+    members after the step). Requests go to the replica with the fewest present, ties to the lowest. ``changes``: (time, go | drain | come,
+    replica) in order; without any all replicas are there. What is on one that goes is sent on, or dropped. Returns the requests."""
     requests = [Request(a, p, o, key(a, p, o), i, target=p) for i, (a, p, o) in enumerate(rows)]
     pool = [Replica("decode" if decoders and r >= replicas - decoders else "prefill" if decoders else "mixed") for r in range(replicas)]
-    coming, moving, entries = list(requests), [], [0]
+    coming, moving, entries, held, changes = list(requests), [], [0], [], changes
+    for r in pool:
+        r.accepts = changes is None
+    changes = list(changes or [])
 
     def fill(tokens):
         return ceil(tokens / block)
@@ -150,9 +157,20 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
             seconds = step_s([(q.done, n) for q, n in r.work], [q.cache + 1 for q in r.members])
             r.due, r.decoding, r.stall = now + (r.stall + seconds), True, 0.0
 
+    def go(r):
+        """The replica is gone, and the step under way with it."""
+        r.due, r.work, r.stall = inf, [], 0.0
+        for q in r.prefills[::-1] + r.members[::-1]:
+            preempt(r, q)
+        for q in list(r.waiting):
+            r.waiting.remove(q)
+            if not drops:
+                held.append(q)
+        r.used = 0
+
     while True:
-        now = min([r.due for r in pool] + [m[0] for m in moving] + [q.arrival for q in coming[:1]])
-        if now == inf or not (coming or moving or any(r.due < inf for r in pool)):
+        now = min([r.due for r in pool] + [m[0] for m in moving] + [q.arrival for q in coming[:1]] + [c[0] for c in changes[:1]])
+        if now == inf or not (coming or moving or held or any(r.due < inf for r in pool)):
             return requests
         touched = []
         ended = [r for r in pool if r.due == now]
@@ -182,10 +200,19 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
             one[2].kept = True
             enqueue(one[3], one[2])
             touched.append(one[3])
+        while changes and changes[0][0] == now:
+            _, what, number = changes.pop(0)
+            if what == "go":
+                go(pool[number])
+            pool[number].accepts = what == "come"
         arrived = [q for q in coming if q.arrival == now]
         coming = coming[len(arrived):]
-        for q in sorted(arrived, key=lambda q: (q.key, q.index)):
-            able = [r for r in pool if r.role != "decode"]
+        held += arrived
+        for q in sorted(held, key=lambda q: (q.key, q.index)):
+            able = [r for r in pool if r.role != "decode" and r.accepts]
+            if not able:
+                break
+            held.remove(q)
             r = min(able, key=lambda r: len(r.waiting) + len(r.prefills) + len(r.members) + (r.op is not None))
             enqueue(r, q)
             touched.append(r)

@@ -75,6 +75,8 @@ def setting(drawn: World, policy: str) -> tuple[pa.Table, Any, Any, Rules]:
     chosen = {**DEFAULTS, **options}
     rules = Rules(**{name: chosen.pop(name) for name in RULES})
     params = {name: value for name, value in chosen.items() if name in load_policy(policy).params}
+    if params.get("forecaster") == "oracle":
+        params["forecaster"] = "lin"
     return sorted_trace(jobs), cluster_of(servers), load_policy(policy, params=params), rules
 
 
@@ -112,6 +114,13 @@ def agree(policy: str, seeds: range) -> None:
 @pytest.mark.parametrize("policy", policy_names())
 def test_any_window_gives_the_same_replay(policy: str):
     agree(policy, range(IN_DEFAULT_RUN))
+
+
+def test_an_oracle_cannot_see_a_streamed_trace():
+    trace, cluster, _, rules = setting(world(0), "gfs")
+    oracle = load_policy("gfs", params={"forecaster": "oracle"})
+    with pytest.raises(BadInput, match="policy gfs: .* must be run with workload.stream=false"):
+        replay_in_window(iter([trace]), Requests(), cluster, oracle, rules, Collected())
 
 
 @pytest.mark.slow

@@ -29,10 +29,15 @@ SERVING = (
     "throughput_rps", "goodput_rps", "slo_met_share", "fairness_jain", "queue_s_p99_short", "drain_rps_short", "e2e_s_mean_long",
     "starved_share_long",
 )
+COLOCATED = (
+    "slo_violations", "goodput_gpu_s_offline", "lost_gpu_s_offline", "restart_gpu_s_offline", "replica_missing_s", "replica_late_s",
+    "replicas_socket_share", "replicas_server_share", "online_gpu_h", "cost_per_mtoken", "cost_per_offline_gpu_h",
+)
 
-POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", *WAITS, *JCTS, "wait_s_censored", *WORK, "makespan_s", *SERVING,
-                  "drain_ratio", "preemptions", "switches", "batch_mean", "kv_used_mean")
-PAIRED_METRICS = (*DECISIONS, *WAITS, *WORK, *SERVING)
+POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", "guarantee_failed_share", "quota_mean", *WAITS, *JCTS,
+                  "wait_s_censored", *WORK, "makespan_s", *SERVING, *COLOCATED, "drain_ratio", "preemptions", "switches", "batch_mean",
+                  "kv_used_mean")
+PAIRED_METRICS = (*DECISIONS, *WAITS, *WORK, *SERVING, *COLOCATED)
 BASELINES = ("godel", "kubernetes", "priority", "fifo", "long_fifo", "fcfs")
 COUNTS = ("jobs_compared", "jobs_left_out")
 

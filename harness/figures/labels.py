@@ -4,7 +4,7 @@ import math
 import re
 from typing import NamedTuple
 
-from harness.schema import KINDS
+from harness.schema import KINDS, LEVELS
 
 
 class Label(NamedTuple):
@@ -51,8 +51,16 @@ LABELS = {
     "gpu_busy_mean": Label("GPUs busy", "%", 1, 100),
     "cpu_alloc_mean": Label("cores allocated", "%", 0, 100),
     "fragmentation_mean": Label("fragmentation", "%", -1, 100),
+    "quote_covered_p95": Label("waits within the quoted p95", "%", 0, 100),
+    "quote_s_mean": Label("quoted wait, mean", "h", 0, HOURS),
+    "quote_wait_s_mean": Label("wait of quoted jobs, mean", "h", -1, HOURS),
+    "quote_unfeasible_share": Label("jobs called unfeasible", "%", 0, 100),
+    "quote_safe_share": Label("queues quoted on the safe side", "%", 1, 100),
+    "little_gap_max": Label("largest |L - λW| / L", ""),
     "energy_kwh": Label("energy", "kWh", -1),
     "offered_load": Label("offered load", ""),
+    "guarantee_failed_share": Label("guaranteed hours that failed", "%", -1, 100),
+    "quota_mean": Label("spot quota", "%", 0, 100),
     "capped": Label("victim searches cut to max_evictable", ""),
     "makespan_s": Label("makespan", "h", -1, HOURS),
     "wait_s_censored": Label("jobs that never started", "", -1),
@@ -64,6 +72,7 @@ LABELS = {
     "requests_running": Label("requests left running", ""),
     "requests_expired": Label("requests that ended unstarted", "", -1),
     "requests_not_submitted": Label("requests not submitted", ""),
+    "requests_dropped": Label("requests dropped", "", -1),
     "steps": Label("steps", ""),
     "throughput_rps": Label("throughput", "requests/s", 1),
     "output_tokens_s": Label("output", "tokens/s", 1),
@@ -72,6 +81,21 @@ LABELS = {
     "drain_ratio": Label("end over last arrival", "", -1),
     "preemptions": Label("preemptions", "", -1),
     "switches": Label("model switches", "", -1),
+    "slo_violations": Label("objectives missed", "requests", -1),
+    "goodput_gpu_s_offline": Label("offline goodput", "GPU h", 1, HOURS),
+    "lost_gpu_s_offline": Label("offline work lost", "GPU h", -1, HOURS),
+    "restart_gpu_s_offline": Label("offline restarts", "GPU h", -1, HOURS),
+    "replica_wanted_s": Label("replicas wanted", "h", 0, HOURS),
+    "replica_served_s": Label("replicas ready", "h", 1, HOURS),
+    "replica_late_s": Label("replicas loading", "h", -1, HOURS),
+    "replica_missing_s": Label("replicas missing", "h", -1, HOURS),
+    "replicas_evicted": Label("replicas evicted", "", -1),
+    **{f"replicas_{level}_share": Label(f"replicas' time at level {level}", "%", 0, 100) for level in LEVELS},
+    "online_gpu_h": Label("GPU hours of replicas", "GPU h", -1),
+    "offline_gpu_h": Label("GPU hours of offline work", "GPU h", 1),
+    "cluster_gpu_h": Label("GPU hours of the cluster", "GPU h"),
+    "cost_per_mtoken": Label("cost per million tokens", "", -1),
+    "cost_per_offline_gpu_h": Label("cost per GPU h of offline goodput", "", -1),
     "batch_mean": Label("decode batch", "", 0),
     "busy_mean": Label("replicas busy", "%", 0, 100),
     "prefill_share": Label("time with prefill", "%", 0, 100),
@@ -81,7 +105,8 @@ LABELS = {
     "service_gap": Label("service gap", "", -1),
 }
 
-BY_TENANT = {"requests": "requests", "drain_rps": "throughput", "starved_share": "starved share", "slo_met_share": "objectives met"}
+BY_TENANT = {"requests": "requests", "drain_rps": "throughput", "starved_share": "starved share", "slo_met_share": "objectives met",
+             "slo_violations": "objectives missed"}
 """Metrics of a serving cell that come again with the tenant as suffix."""
 
 LATENCIES = {
@@ -118,7 +143,7 @@ def label(metric: str) -> Label:
         latency = REQUEST_LATENCIES[found[1]]
         return latency._replace(text=f"{found[3] or 'all'} {STATISTICS[found[2]]} {latency.text}")
     if found := _TENANT.fullmatch(metric):
-        better = -1 if found[1] == "starved_share" else int(found[1] != "requests")
+        better = -1 if found[1] in ("starved_share", "slo_violations") else int(found[1] != "requests")
         return Label(f"{found[2]} {BY_TENANT[found[1]]}", "", better)
     if (found := _BY_KIND.fullmatch(metric)) and found[1] in LABELS:
         return LABELS[found[1]]._replace(text=f"{found[2]} {LABELS[found[1]].text}")

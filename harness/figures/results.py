@@ -34,9 +34,9 @@ class Results:
     summary: pd.DataFrame
     failed: pd.DataFrame
 
-    def holds(self, rows: str) -> bool:
-        """Whether there are results of ``rows``, jobs or requests."""
-        return rows in self.summary and bool(self.summary[rows].notna().any())
+    def holds(self, metric: str) -> bool:
+        """Whether there are results of jobs, of requests, or of another metric of the summary."""
+        return metric in self.summary and bool(self.summary[metric].notna().any())
 
     def table(self, name: str, columns: Sequence[str], cells: pd.DataFrame) -> pd.DataFrame:
         """``columns`` of a cell table (jobs, preemptions, requests, utilization) for all of ``cells``, with policy, seed and cell added.

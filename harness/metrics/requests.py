@@ -6,18 +6,21 @@ import pyarrow as pa
 from harness import schema
 from harness.metrics.jobs import words
 from harness.serving.outcome import Outcome
-from harness.serving.state import FINISHED, HELD, NOBODY, REJECTED, UNSUBMITTED, WAITING, Array
+from harness.serving.state import DROPPED, FINISHED, HELD, NOBODY, REJECTED, UNSUBMITTED, WAITING, Array
+
+REASONS = ("its KV cache fits no replica", "its replica went")
+"""Why a request was rejected or dropped."""
 
 FROM_TRACE = ("request_id", "service", "arrival_time", "prompt_tokens", "output_tokens")
 
 
 def status_words(outcome: Outcome) -> Array:
-    """Index into schema.STATUSES of each request (Q,). One that waits after it had begun is running."""
+    """Index into schema.REQUEST_STATUSES of each request (Q,). One that waits after it had begun is running."""
     requests = outcome.state.shown.requests
     word = np.full(len(requests), schema.STATUSES.index("running"), np.int8)
     word[((requests.status == WAITING) | (requests.status == HELD)) & np.isnan(requests.start)] = schema.STATUSES.index("waiting")
-    for status, name in ((FINISHED, "finished"), (REJECTED, "rejected"), (UNSUBMITTED, "not_submitted")):
-        word[requests.status == status] = schema.STATUSES.index(name)
+    for status, name in ((FINISHED, "finished"), (REJECTED, "rejected"), (UNSUBMITTED, "not_submitted"), (DROPPED, "dropped")):
+        word[requests.status == status] = schema.REQUEST_STATUSES.index(name)
     return word
 
 
@@ -45,7 +48,8 @@ def requests_table(outcome: Outcome) -> pa.Table:
         "tbt_p99_s": _nullable(outcome.tbt_p99), "e2e_s": _nullable(requests.finish - requests.arrival),
         "preemptions": pa.array(requests.preemptions.astype(np.int32)),
         "replica": pa.array(requests.replica.astype(np.int32), mask=requests.replica == NOBODY),
-        "slo_met": pa.array(met, mask=~has_slo | absent), "status": words(word, schema.STATUSES),
+        "slo_met": pa.array(met, mask=~has_slo | absent), "status": words(word, schema.REQUEST_STATUSES),
+        "reason": words(requests.status == DROPPED, REASONS, (requests.status != DROPPED) & (requests.status != REJECTED)),
     }
     if (np.diff(outcome.order) < 0).any():
         row = np.empty(len(outcome.order), np.int64)

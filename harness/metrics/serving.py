@@ -92,7 +92,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     after = requests.arrival >= warmup_s
     return {
         "requests": int(after.sum()),
-        **{f"requests_{name}": int((after & (word == s)).sum()) for s, name in enumerate(schema.STATUSES)},
+        **{f"requests_{name}": int((after & (word == s)).sum()) for s, name in enumerate(schema.REQUEST_STATUSES)},
         "events": outcome.events, "steps": int(outcome.log.size[SPANS]),
         "throughput_rps": _share(int(done.sum()), span), "output_tokens_s": _share(float(made[counted].sum()), span),
         "goodput_rps": _share(int((met & has_slo & counted).sum()), span) if has_slo.any() else None,

@@ -8,15 +8,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
+from harness.schema import LEVELS
 from harness.serving.pool import PREEMPTIONS, Pool
 from harness.serving.routing import ROUTING as RULES
 from harness.serving.speed import FEATURES
 from harness.serving.state import (
+    ACCEPTING,
     BATCH,
     BLOCK_TOKENS,
     BOUNDARY,
+    CHANGE,
     CHUNK,
     DECODE,
+    DROPS,
     FINISHED_N,
     HORIZON,
     MIXED,
@@ -42,6 +46,7 @@ from harness.serving.state import (
     Array,
     Own,
     State,
+    Table,
     View,
 )
 
@@ -58,22 +63,23 @@ def smallest_state() -> tuple[State, Own]:
         return np.zeros(n, kind).view(np.recarray)
 
     ints = np.zeros((1, 1), np.int64)
-    view = View(np.zeros(6), np.zeros(14, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
+    view = View(np.zeros(6), np.zeros(16, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
                 one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
-                ints.copy())
+                ints.copy(), one(CHANGE))
     return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
 
 
-def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.inf, gangs: bool = False
+def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.inf, gangs: bool = False, changes: Table | None = None
                 ) -> tuple[State, Array, list[str]]:
     """The state at time 0 for ``trace`` (schema.REQUESTS) on ``pool``; the row of the trace behind each request, which are in arrival
     order; and the names of the tenants.
 
-    ``gangs``: the policy may place a request on several replicas. Raises BadInput when a request asks for a model that there is not.
+    ``gangs``: the policy may place a request on several replicas. ``changes`` (CHANGE): when the replicas come and go, with a level as
+    link; None: all are there. Raises BadInput when a request asks for a model that there is not.
     """
     order = np.argsort(trace["arrival_time"].to_numpy(), kind="stable")
     tenants = trace["tenant"].combine_chunks().dictionary_encode().dictionary.to_pylist()
-    state = build_empty(trace.num_rows, len(tenants), pool, seed, horizon_s, gangs)
+    state = build_empty(trace.num_rows, len(tenants), pool, seed, horizon_s, gangs, changes)
     add_requests(state, 0, trace, order, tenants, pool, predictor(seed), gangs)
     return state, order, tenants
 
@@ -104,7 +110,7 @@ def add_requests(state: State, first: int, block: pa.Table, order: Array, tenant
         own = block[column].to_numpy(zero_copy_only=False).astype(float)[order]
         setattr(requests, column.removesuffix("_s"), np.where(np.isnan(own), np.inf if default is None else default, own))
     requests.status, requests.gang = np.full(n, UNSUBMITTED), 1
-    for name in ("replica", "mate", "ahead", "behind"):
+    for name in ("replica", "mate", "ahead", "behind", "dropped_by"):
         setattr(requests, name, NOBODY)
     for name in ("start", "first_token", "decode_start", "finish"):
         setattr(requests, name, np.nan)
@@ -115,7 +121,8 @@ def add_requests(state: State, first: int, block: pa.Table, order: Array, tenant
     state.shown.count[FINISHED_N] += int(impossible.sum())
 
 
-def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, gangs: bool, zeros: Callable[..., Any] = np.zeros) -> State:
+def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, gangs: bool, changes: Table | None = None,
+                zeros: Callable[..., Any] = np.zeros) -> State:
     """A state with room for ``n`` requests of so many tenants, none of which is there; ``zeros`` makes the tables of requests."""
     m = pool.replicas
     requests, work = zeros(n, REQUEST).view(np.recarray), zeros(n, WORK).view(np.recarray)
@@ -126,6 +133,7 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     replicas.gpus = pool.tp
     replicas.model = np.arange(m) % len(pool.all_models)
     replicas.blocks = pool.blocks
+    replicas.accepts = changes is None
     replicas.long = replicas.op = replicas.forming = NOBODY
     queues = np.zeros(m + 1, QUEUE).view(np.recarray)
     queues.head = queues.tail = NOBODY
@@ -134,9 +142,11 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
         raise BadInput(f"pool.replicas={m}: a policy with gangs takes at most {MOST_REPLICAS}")
 
     coef, limit, row, switching = pool.tables()
+    changes = np.zeros(0, CHANGE).view(np.recarray) if changes is None else changes.copy()
+    changes.link *= len(coef) // len(LEVELS) if pool.links else 0
     models = np.zeros(len(switching), MODEL).view(np.recarray)
     models.switch_s, models.layers = switching, [model.layers for model in pool.all_models]
-    clock, count = np.zeros(6), np.zeros(14, np.int64)
+    clock, count = np.zeros(6), np.zeros(16, np.int64)
     clock[HORIZON] = horizon_s
     clock[SWAP_S] = pool.model.kv_bytes / (pool.gpu.pcie_gbs * 1e9 * pool.tp)
     clock[MOVE_FLOOR_S], clock[MOVE_S] = pool.move_s()
@@ -145,11 +155,12 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     count[WHOLE] = pool.prefill == "whole"
     count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
     count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
+    count[DROPS], count[ACCEPTING] = pool.unfinished == "drop", replicas["accepts"].sum()
     table = np.zeros(tenants + 1, TENANT).view(np.recarray)
     members = np.full((m, pool.batch), NOBODY, np.int64)
     view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,
                 np.zeros(n, np.int64), members.copy(),
-                np.zeros((m, pool.block), np.int64))
+                np.zeros((m, pool.block), np.int64), changes)
     return State(view, work)
 
 

@@ -1,10 +1,11 @@
 """The replay of requests under a policy: one loop over instants, compiled once for all policies and all step-time models.
 
 It knows steps, operations, queues and KV blocks, and nothing of any policy. At an instant: steps that end, by replica; operations and KV
-caches that arrive, by kind and request; the tick; arrivals, by index. Then held requests are dispatched, and touched replicas begin
-their next step or operation. Steps at which nothing but tokens happens are advanced at once, up to the next moment at which
+caches that arrive, by kind and request; replicas that go, drain or come; the tick; arrivals, by index. Then held requests are
+dispatched, and touched replicas begin their next step or operation.
+Steps at which nothing but tokens happens are advanced at once, up to the next moment at which
 somebody may look at the replica or send it something: the next arrival,
-tick or event of the calendar, and where replicas are coupled before any other step ends (``others_end``).
+tick, event of the calendar or change of the replicas, and where replicas are coupled before any other step ends (``others_end``).
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from harness.jit import JIT, inlined, kernel, njit
 from harness.serving.build import smallest_state
 from harness.serving.hooks import HOOKS, signatures
 from harness.serving.lifecycle import blocks_for, wait
+from harness.serving.lifetimes import change
 from harness.serving.log import has_room, new_log
 from harness.serving.operation import end_operation, interrupt_operation, try_gang, try_operation
 from harness.serving.queue import (
@@ -32,6 +34,7 @@ from harness.serving.queue import (
 )
 from harness.serving.speed import prefill_s
 from harness.serving.state import (
+    ACCEPTING,
     BLOCK,
     COUPLED,
     DECODE,
@@ -57,6 +60,7 @@ from harness.serving.step import (
     GANG_TWICE,
     NO_MODEL,
     NO_REPLICA,
+    NOT_THERE,
     ONLY_DECODES,
     TOO_SMALL,
     admit_waiting,
@@ -72,15 +76,15 @@ from harness.serving.step import (
 class Progress(NamedTuple):
     """Where the loop stands, so that it can be left and entered again."""
 
-    tally: Array  # i8 (4,) columns ARRIVED ..
+    tally: Array  # i8 (5,) columns ARRIVED ..
     last: Array  # f8 (1,) instant of the last event, s
     fault: Array  # i8 (4,) see step.FAULT
     found: Array  # i8 (M,) replicas that ``gang`` names
 
 
-ARRIVED, INSTANTS, TICKS, KNOWN = 0, 1, 2, 3
-"""Columns of Progress.tally: requests that have arrived, instants and ticks so far, and requests that may arrive now. Of those behind them
-the first has its arrival in the table too."""
+ARRIVED, INSTANTS, TICKS, CHANGED, KNOWN = range(5)
+"""Columns of Progress.tally: requests that have arrived, instants, ticks and changes of the replicas so far, and requests that may arrive
+now. Of those behind them the first has its arrival in the table too."""
 
 DONE, PAUSED_LOOP, BROKEN, FULL, STARVED = 0, 1, 2, 3, 4
 """Why the loop was left: nothing is left to happen, enough instants for now, an invalid intention, a log that must grow first, or all
@@ -91,15 +95,16 @@ IDLE_TICKS_S = 3600.0
 
 
 def new_progress(replicas: int, requests: int) -> Progress:
-    return Progress(np.array([0, 0, 0, requests]), np.zeros(1), np.zeros(4, np.int64), np.zeros(replicas, np.int64))
+    return Progress(np.array([0, 0, 0, 0, requests]), np.zeros(1), np.zeros(4, np.int64), np.zeros(replicas, np.int64))
 
 
 @inlined
 def others_end(view, r):
-    """When a step of another replica ends that may concern replica ``r``: of any while replicas are coupled (requests are held, gangs have
-    places, or the policy says so), and for a decode replica of one that prefills."""
+    """When a step of another replica ends that may concern replica ``r``: of any while replicas are coupled (requests are held that some
+    replica could take, gangs have places, or the policy says so), and for a decode replica of one that prefills."""
     first = np.inf
-    coupled = view.queues.waiting[len(view.due)] > 0 or view.count[LONGS] > 0 or view.count[COUPLED] > 0
+    held = view.queues.waiting[len(view.due)] > 0 and view.count[ACCEPTING] > 0
+    coupled = held or view.count[LONGS] > 0 or view.count[COUPLED] > 0
     if coupled or view.replicas.role[r] == DECODE:
         for other in range(len(view.due)):
             if other != r and (coupled or view.replicas.role[other] != DECODE):
@@ -161,6 +166,8 @@ def dispatch(state, seen, own, calendar, progress, route, gang, interrupt, has_g
                     return blame(fault, NO_REPLICA, q, r, 0)
                 if replicas.role[r] == DECODE:
                     return blame(fault, ONLY_DECODES, q, r, 0)
+                if not replicas.accepts[r]:
+                    return blame(fault, NOT_THERE, q, r, 0)
                 if blocks_for(view, requests.prompt[q] + state.work.output[q]) > replicas.blocks[r]:
                     return blame(fault, TOO_SMALL, q, r, 0)
                 leave(view, every, q)
@@ -181,8 +188,8 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
     can be entered again where it was left.
     """
     view, fault, tally = state.shown, progress.fault, progress.tally
-    requests, replicas, clock, count, due = view.requests, view.replicas, view.clock, view.count, view.due
-    n_requests, n_replicas, every = len(requests), len(replicas), len(replicas)
+    requests, replicas, clock, count, due, changes = view.requests, view.replicas, view.clock, view.count, view.due, view.changes
+    n_requests, n_replicas, n_changes, every = len(requests), len(replicas), len(changes), len(replicas)
     has_key, has_admit, has_victim, has_interrupt, has_gang, has_plan, has_switch = (
         defined[2], defined[3], defined[4], defined[5], defined[6], defined[7], defined[8])
     while True:
@@ -194,14 +201,15 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
         arrival = requests.arrival[tally[ARRIVED]] if tally[ARRIVED] < n_requests else np.inf
         event = calendar.event.time[0] if calendar.mark[EVENTS] else np.inf
         ticking = (tally[TICKS] + 1) * period
+        changing = changes.time[tally[CHANGED]] if tally[CHANGED] < n_changes else np.inf
         step = np.inf
         for r in range(n_replicas):
             step = min(step, due[r])
-        now = min(arrival, event, step, ticking)
+        now = min(arrival, event, step, ticking, changing)
         idle = arrival == np.inf and event == np.inf and step == np.inf
         if now >= clock[HORIZON] or now == np.inf:
             return DONE
-        if idle and (count[FINISHED_N] == n_requests or now - progress.last[0] > IDLE_TICKS_S):
+        if idle and (count[FINISHED_N] == n_requests or (changing == np.inf and now - progress.last[0] > IDLE_TICKS_S)):
             return DONE
         if tally[INSTANTS] >= stop_at:
             return PAUSED_LOOP
@@ -212,7 +220,7 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
             progress.last[0] = now
         tally[INSTANTS] += 1
 
-        # 2. What happens at it: steps, operations and moves, the tick, arrivals
+        # 2. What happens at it: steps, operations and moves, changes of the replicas, the tick, arrivals
         if step == now:
             for r in range(n_replicas):
                 if due[r] == now and end_step(state, seen, own, calendar, log, fault, r, hand):
@@ -227,6 +235,10 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
                 wait(view, calendar, requests.replica[q], q)
             elif end_operation(state, seen, own, calendar, log, fault, q, hand):
                 return BROKEN
+        while changing == now:
+            change(state, calendar, log, tally[CHANGED])
+            tally[CHANGED] += 1
+            changing = changes.time[tally[CHANGED]] if tally[CHANGED] < n_changes else np.inf
         if ticking == now:
             tally[TICKS] += 1
             tick(seen, own)
@@ -247,7 +259,7 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
         # 3. Held requests go to replicas
         if calendar.mark[RELEASED]:
             calendar.mark[RELEASED] = 0
-            if view.queues.waiting[every] and dispatch(
+            if view.queues.waiting[every] and count[ACCEPTING] and dispatch(
                     state, seen, own, calendar, progress, route, gang, interrupt, has_gang, has_interrupt):
                 return BROKEN
 
@@ -285,7 +297,7 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
 
         # 5. Steps that only make tokens are skipped
         coming = min(requests.arrival[tally[ARRIVED]] if tally[ARRIVED] < n_requests else np.inf,
-                     calendar.event.time[0] if calendar.mark[EVENTS] else np.inf, (tally[TICKS] + 1) * period)
+                     calendar.event.time[0] if calendar.mark[EVENTS] else np.inf, (tally[TICKS] + 1) * period, changing)
         for i in range(n):
             r = calendar.todo[i]
             replicas.touched[r] = 0

@@ -6,6 +6,10 @@
   a batch size on). A step that does both pays the larger constant and both slopes, since it reads the weights once.
 - ``max_kv``: c0 + c1 x the largest KV cache of the batch.
 
+Each layer of a tensor-parallel replica takes two ring all-reduces of its tokens' activations: 2 (tp - 1) hops, in each of which every GPU
+sends a tp-th of them over the slowest link between two neighbours. A replica on other links than the GPU's own, for instance across
+sockets, pays the difference, whatever the model of its steps (the published fits were measured on NVLink).
+
 Sequence parallelism over k replicas divides prefill by k; a ring without zig-zag does the causal attention of k segments in the time of
 2 k / (k + 1) of them. With ``fast`` the ring is over servers only.
 """
@@ -35,7 +39,7 @@ from harness.serving.speed import (
 LAYER_S, STEP_S, REQUEST_S = 32e-6, 126e-6, 4.4e-6
 """Overheads of a step: per layer, per step, per request in it."""
 
-MAY_BE_ZERO = ("attention_mflop", "switch_fixed_s", "switch_s_per_gb")
+MAY_BE_ZERO = ("attention_mflop", "switch_fixed_s", "switch_s_per_gb", "latency_us")
 
 SP = ("ring", "fast")
 KINDS = ("roofline", "affine", "max_kv")
@@ -77,6 +81,14 @@ class Gpu:
     mbu: float
     switch_fixed_s: float
     switch_s_per_gb: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """The slowest link between the GPUs of a replica: GB/s per direction, and the latency of a hop beyond that of the GPU's own link."""
+
+    gbs: float
+    latency_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -127,12 +139,29 @@ def _number(value: Any, key: str) -> float:
 
 
 def coefficients(model: Model, gpu: Gpu, tp: int, step: StepTime, gang: int = 1, sp: str = "ring", per_server: int = 1,
-                 on_gpu: float = 1.0) -> tuple[np.ndarray, int]:
+                 on_gpu: float = 1.0, link: Link | None = None) -> tuple[np.ndarray, int]:
     """Coefficients (2, 3, features) of a step whose prompts are prefilled on ``gang`` replicas, and the decode batch from which the second
     set holds.
 
-    ``tp`` GPUs make a replica, ``per_server`` replicas share a server; ``on_gpu`` is the share of the weights kept on the GPUs.
+    ``tp`` GPUs make a replica, ``per_server`` replicas share a server; ``on_gpu`` is the share of the weights kept on the GPUs; ``link``
+    joins the GPUs of a replica, None: the GPU's own.
     """
+    rows, limit = _on_own_link(model, gpu, tp, step, gang, sp, per_server, on_gpu)
+    if link is not None and tp > 1:
+        more = all_reduce_s(model, tp, link.gbs) - all_reduce_s(model, tp, gpu.nvlink_gbs)
+        rows[:, 2, TOKENS] += more / gang
+        rows[:, 2, MEMBERS] += more
+        rows[:, 2, ONE] += 2 * model.layers * 2 * (tp - 1) * link.latency_us * 1e-6
+    return rows, limit
+
+
+def all_reduce_s(model: Model, tp: int, gbs: float) -> float:
+    """Seconds that the all-reduces of one token take in one pass through the model, latency apart: two in each layer."""
+    return 2 * model.layers * 2.0 * (tp - 1) / tp * model.hidden * 2.0 / (gbs * 1e9)
+
+
+def _on_own_link(model: Model, gpu: Gpu, tp: int, step: StepTime, gang: int, sp: str, per_server: int, on_gpu: float
+                 ) -> tuple[np.ndarray, int]:
     ring = ceil(gang / per_server) if sp == "fast" else gang
     linear, attention = 1.0 / gang, 2.0 * ring / (ring + 1) / gang
     rows = np.zeros((2, 3, FEATURES))
@@ -165,7 +194,7 @@ def _roofline(row: np.ndarray, model: Model, gpu: Gpu, tp: int, linear: float, a
     weights = model.weights_gb * 1e9
     memory[ONE] = weights * (on_gpu / bandwidth + (1.0 - on_gpu) / (gpu.host_gbs * 1e9 * tp))
     memory[CONTEXT] = memory[PAST] = model.kv_bytes / bandwidth
-    reduced = 2 * model.layers * 2.0 * (tp - 1) / tp * model.hidden * 2.0 / (gpu.nvlink_gbs * 1e9) if tp > 1 else 0.0
+    reduced = all_reduce_s(model, tp, gpu.nvlink_gbs) if tp > 1 else 0.0
     overhead[ONE] = LAYER_S * model.layers + STEP_S
     overhead[PROMPTS] = REQUEST_S
     overhead[TOKENS] = reduced * linear
@@ -175,6 +204,13 @@ def _roofline(row: np.ndarray, model: Model, gpu: Gpu, tp: int, linear: float, a
 def kv_blocks(model: Model, gpu: Gpu, tp: int, block: int, share: float, weights_gb: float) -> int:
     """KV blocks of ``block`` tokens that fit a replica beside ``weights_gb`` when ``share`` of the memory may be used."""
     return int((gpu.memory_gb * share * tp - weights_gb) * 1e9 / (model.kv_bytes * block))
+
+
+def load_s(model: Model, gpu: Gpu, tp: int, storage_gbs: float | None = None) -> float:
+    """Seconds to load the weights onto a fresh replica: from storage (None: as fast as the model-switch fit of the GPU says), or over
+    PCIe where all ``tp`` links together are slower, after the fixed part of that fit."""
+    from_storage = gpu.switch_s_per_gb if storage_gbs is None else 1.0 / storage_gbs
+    return gpu.switch_fixed_s + model.weights_gb * max(from_storage, 1.0 / (gpu.pcie_gbs * tp))
 
 
 def switch_s(model: Model, gpu: Gpu) -> float:

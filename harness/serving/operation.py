@@ -114,7 +114,8 @@ def try_operation(view, seen, own, calendar, r, key, admit, has_admit, dynamic):
         return False
     if n:
         requests.whole_s[head] = requests.left[head] = step_s(
-            view.coef, view.limit, view.row[replicas.model[r], 1], n, tokens, pairs, 0, 0, 0, largest) + replicas.stall[r]
+            view.coef, view.limit, view.row[replicas.model[r], 1] + replicas.link[r], n, tokens, pairs, 0, 0, 0, largest
+        ) + replicas.stall[r]
         replicas.stall[r] = 0.0
     replicas.op[r] = head
     run(view, calendar, head)

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from harness.errors import BadInput
-from harness.serving.models import SP, Gpu, Model, StepTime, coefficients, facts, kv_blocks, switch_s
+from harness.schema import LEVELS
+from harness.serving.models import SP, Gpu, Link, Model, StepTime, coefficients, facts, kv_blocks, switch_s
 from harness.serving.routing import ROUTING
 
 PREFILLS = ("chunked", "whole")
 PREEMPTIONS = ("recompute", "swap", "pause")
 TRANSFERS = ("stream", "whole")
+UNFINISHED = ("retry", "drop")
 LIMITS = (
     ("replicas", 1, 100_000), ("tp", 1, 4_096), ("gpus_per_server", 1, 4_096), ("decode_replicas", 0, 100_000), ("chunk", 1, 10**9),
     ("batch", 1, 65_536), ("block", 1, 65_536), ("kv_blocks", 1, 10**12), ("boundaries", 0, 10**9), ("predictor_sigma", 0, 10),
@@ -47,6 +49,8 @@ class Pool:
     sp: str = "fast"
     skip_ahead: bool = True
     models: tuple[Model, ...] = ()
+    links: tuple[tuple[str, Link], ...] = ()
+    unfinished: str = "retry"
     offload: float | None = None
     ttft_slo_s: float | None = None
     tbt_slo_s: float | None = None
@@ -96,16 +100,19 @@ class Pool:
 
     def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Coefficients (rows, 2, 3, features), the batch from which the second set holds (rows,), the row for each model and gang
-        (K, replicas + 1), and the seconds to switch to each model (K,)."""
+        (K, replicas + 1), and the seconds to switch to each model (K,). With ``links`` the rows come once for each of LEVELS."""
         rows, limits = [], []
+        joined = dict(self.links)
         index = np.zeros((len(self.all_models), self.replicas + 1), np.int64)
         on_gpu = 1.0 if self.offload is None else self.offload
-        for k, model in enumerate(self.all_models):
-            for gang in range(self.replicas + 1):
-                index[k, gang] = len(rows)
-                row, limit = coefficients(model, self.gpu, self.tp, self.step_time, max(gang, 1), self.sp, self.per_server, on_gpu)
-                rows.append(row)
-                limits.append(limit)
+        for level in LEVELS if self.links else LEVELS[:1]:
+            for k, model in enumerate(self.all_models):
+                for gang in range(self.replicas + 1):
+                    index[k, gang] = len(rows) % index.size
+                    row, limit = coefficients(model, self.gpu, self.tp, self.step_time, max(gang, 1), self.sp, self.per_server, on_gpu,
+                                              joined.get(level))
+                    rows.append(row)
+                    limits.append(limit)
         switching = np.array([switch_s(model, self.gpu) for model in self.all_models])
         return np.array(rows), np.array(limits), index, switching
 
@@ -116,7 +123,7 @@ class Pool:
         return 0.0, whole / self.model.layers if self.transfer == "stream" else whole
 
 
-WORDS = {"prefill": PREFILLS, "preemption": PREEMPTIONS, "routing": ROUTING, "transfer": TRANSFERS, "sp": SP}
+WORDS = {"prefill": PREFILLS, "preemption": PREEMPTIONS, "routing": ROUTING, "transfer": TRANSFERS, "sp": SP, "unfinished": UNFINISHED}
 
 
 def parse(section: Mapping[str, Any]) -> Pool:
@@ -142,6 +149,10 @@ def _value(name: str, value: Any, kind: str) -> Any:
         if not isinstance(listed, list | tuple):
             raise BadInput(f"{key}={value}: must be a list of models")
         return tuple(facts(Model, one, f"{key}[{i}]") for i, one in enumerate(listed))
+    if name == "links":
+        if not isinstance(value, Mapping) or not set(value) <= set(LEVELS):
+            raise BadInput(f"{key}={value}: must be a mapping of levels, which are {', '.join(LEVELS)}, to links")
+        return tuple((level, facts(Link, one, f"{key}.{level}")) for level, one in value.items())
     if name in WORDS:
         if value not in WORDS[name]:
             raise BadInput(f"{key}={value}: must be one of {', '.join(WORDS[name])}")

@@ -1,12 +1,13 @@
 """Where a request goes: the rules a policy's ``route`` and ``hand`` may use. All are read-only; ties go to the lowest replica.
 
-Replicas that only decode are never chosen by a rule for prompts, and those with another model loaded only if no other is left.
+Replicas that only decode, are not there or drain are never chosen by a rule for prompts, and those with another model loaded only if no
+other is left.
 """
 
 from harness.jit import inlined, kernel
 from harness.serving.lifecycle import blocks_for, cached
 from harness.serving.speed import prefill_s, step_s
-from harness.serving.state import BATCH, CHUNK, DECODE, NOW, WHOLE
+from harness.serving.state import BATCH, CHUNK, DECODE, HOLD, NOW, WHOLE
 
 SHORTEST_QUEUE, ROUND_ROBIN, FEWEST_TOKENS, LEAST_KV, BLOCKS, PREDICTIVE = range(6)
 ROUTING = ("shortest_queue", "round_robin", "fewest_tokens", "least_kv", "blocks", "predictive")
@@ -45,7 +46,7 @@ def predicted_ttft(view, r, q):
     batch = replicas.batch[r]
     steps = (ahead + prompt + view.count[CHUNK] - batch - 1) // (view.count[CHUNK] - batch)
     chunk = (ahead + prompt) / steps
-    one = step_s(view.coef, view.limit, view.row[model, 1], 1, chunk, chunk * 0.5 * prompt, 0.5 * prompt, batch,
+    one = step_s(view.coef, view.limit, view.row[model, 1] + replicas.link[r], 1, chunk, chunk * 0.5 * prompt, 0.5 * prompt, batch,
                  replicas.context[r] + batch, prompt)
     spare = replicas.blocks[r] - replicas.used[r] - blocks_for(view, ahead + prompt)
     full = replicas.batch[r] + view.queues.waiting[r] >= view.count[BATCH] or spare < 0
@@ -69,15 +70,15 @@ def score(view, r, q, rule):
 
 @kernel
 def routed(view, q, rule):
-    """Replica for the prompt of request ``q`` by the rule, an index into ROUTING."""
+    """Replica for the prompt of request ``q`` by the rule, an index into ROUTING; HOLD when there is none."""
     replicas = view.replicas
     able = 0
     for r in range(len(replicas)):
-        able += replicas.role[r] != DECODE
-    turn = q % able
-    best, least, matches = -1, 0.0, False
+        able += (replicas.role[r] != DECODE) * replicas.accepts[r]
+    turn = q % max(1, able)
+    best, least, matches = HOLD, 0.0, False
     for r in range(len(replicas)):
-        if replicas.role[r] == DECODE:
+        if replicas.role[r] == DECODE or not replicas.accepts[r]:
             continue
         if rule == ROUND_ROBIN:
             if turn == 0:

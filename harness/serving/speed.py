@@ -29,5 +29,5 @@ def step_s(coef, limit, row, prompts, tokens, pairs, past, members, context, lar
 
 @inlined
 def prefill_s(view, model, gang, tokens):
-    """Seconds to prefill a whole prompt of ``tokens`` on ``gang`` replicas with nothing beside it."""
+    """Seconds to prefill a whole prompt of ``tokens`` on ``gang`` replicas, on the fastest links, with nothing beside it."""
     return step_s(view.coef, view.limit, view.row[model, gang], 1, tokens, 0.5 * tokens * tokens, 0, 0, 0, tokens)

@@ -17,9 +17,10 @@ import numpy as np
 Array = np.ndarray
 Table = np.recarray
 
-UNSUBMITTED, HELD, WAITING, PREFILLING, PAUSED, MOVING, DECODING, FINISHED, REJECTED = range(9)
+UNSUBMITTED, HELD, WAITING, PREFILLING, PAUSED, MOVING, DECODING, FINISHED, REJECTED, DROPPED = range(10)
 """Status of a request: not arrived, in the global queue, in the queue of its replica, in prefill, its prefill paused in place, its KV
-cache on the way to a decode replica, in the decode batch of its replica, done, and impossible on this pool."""
+cache on the way to a decode replica, in the decode batch of its replica, done, impossible on this pool, and given up because its replica
+went."""
 
 MIXED, PREFILL, DECODE = 0, 1, 2
 """Role of a replica: both phases, or one of the two pools."""
@@ -31,6 +32,10 @@ HOLD, BLOCK = -1, -2
 STOP, SKIP, ADMIT = -1, 0, 1
 """Answers of ``admit``: nobody else enters this step; this request does not; it does, if there is room."""
 
+GO, DRAIN, COME = 0, 1, 2
+"""What changes about a replica: it is gone with all that is on it, it takes no more requests, it is there and takes them. At one instant
+in this order."""
+
 RECOMPUTE, SWAP, PAUSE = 0, 1, 2
 """How a preempted request comes back: its KV cache is computed again, was copied to host memory, or stayed where it is."""
 
@@ -39,12 +44,13 @@ NOW, HORIZON, SWAP_S, MOVE_S, MOVE_FLOOR_S, BOUNDARY = 0, 1, 2, 3, 4, 5
 operators of a prefill operation after which it can be paused (0: at once)."""
 
 (SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUPLED, ROUTING, ENTERED, SWITCHES, LONGS,
- FINISHED_N) = range(14)
+ FINISHED_N, DROPS, ACCEPTING) = range(16)
 """Columns of View.count: the seed; most decode and prefill members of a replica; tokens of a step, or of an operation with several
 prompts; tokens of a KV block; 1: whole prompts are prefilled, as operations; how the engine preempts; 1: runs of steps are advanced at
 once; 1: the other models stay loaded, partly on the host; 1: the policy looks at several replicas when one changes; the
 rule of routing; admissions, model switches, gangs placed and not finished, and requests
-finished or rejected so far."""
+finished, rejected or dropped so far; 1: what is on a replica that goes is dropped, not sent to another;
+replicas that take requests."""
 
 
 def table(**fields: str) -> np.dtype:
@@ -77,6 +83,7 @@ REQUEST = table(
     swapped="i8",  # 1: its KV cache is in host memory; 2: it came from a prefill replica
     kept="i8",  # 1: preempted in place, its KV cache is still on the replica
     preemptions="i8",
+    dropped_by="i8",  # change that took its replica, and it with it; -1: none
     start="f8",  # first admission, nan: none yet
     first_token="f8",
     decode_start="f8",  # first joined a decode batch
@@ -97,6 +104,8 @@ REPLICA = table(
     server="i8",
     gpus="i8",
     model="i8",  # model loaded
+    accepts="i8",  # 1: it is there and takes requests
+    link="i8",  # added to View.row: the coefficients of the links between its GPUs
     blocks="i8",  # KV blocks
     used="i8",  # of these, in use
     used_s="f8",  # integral of those in use, block s, up to used_at
@@ -143,6 +152,13 @@ MODEL = table(
     layers="i8",
 )
 
+CHANGE = table(
+    time="f8",  # s
+    replica="i8",
+    what="i8",  # GO, DRAIN or COME
+    link="i8",  # of a replica that comes
+)
+
 WORK = table(
     output="i8",  # tokens the request will make: no policy sees it
     ends="i8",  # ordinal at which it finishes
@@ -153,7 +169,7 @@ class View(NamedTuple):
     """What a policy sees: the same arrays as the State, not writable, without the true output lengths."""
 
     clock: Array  # f8 (6,) columns NOW ..
-    count: Array  # i8 (14,) columns SEED ..
+    count: Array  # i8 (16,) columns SEED ..
     coef: Array  # f8 (rows, 2, 3, features) step times, see speed.py
     limit: Array  # i8 (rows,) decode batch from which the second set of coefficients holds
     row: Array  # i8 (K, G + 1) row of coef for a model prefilled by so many replicas
@@ -167,6 +183,7 @@ class View(NamedTuple):
     gangs: Array  # i8 (Q,) requests placed by ``gang`` and not finished, in that order; count[LONGS] of them
     prefills: Array  # i8 (M, B) prefill members, in order of admission
     phase: Array  # i8 (M, block) decode members that need a block at ordinals of that remainder
+    changes: Table  # CHANGE (.,) of the replicas, by time; none: all are there from the start
 
 
 class State(NamedTuple):

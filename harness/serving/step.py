@@ -60,9 +60,10 @@ FAULTS = (
     "gang names more replicas than there are", "gang names a replica that there is not", "gang names a replica twice",
     "gang names too few replicas for its KV cache",
     "switch names a model that there is not",
+    "route names a replica that is not there, or drains",
 )
 (NO_FAULT, NO_REPLICA, ONLY_DECODES, TOO_SMALL, NO_DECODER, NO_MEMBER, GANG_VICTIM, GANG_SIZE, GANG_REPLICA, GANG_TWICE, GANG_SMALL,
- NO_MODEL) = range(12)
+ NO_MODEL, NOT_THERE) = range(13)
 
 
 @inlined
@@ -238,7 +239,7 @@ def begin_step(state, r):
     take(view, r, growth_of(view, r))
     if batch:
         largest = max(largest, replicas.lead[r] + ordinal + 1)
-    seconds = step_s(view.coef, view.limit, view.row[replicas.model[r], 1], prompts, tokens, pairs, past, batch,
+    seconds = step_s(view.coef, view.limit, view.row[replicas.model[r], 1] + replicas.link[r], prompts, tokens, pairs, past, batch,
                      replicas.context[r] + batch, largest)
     replicas.begin[r], view.due[r] = now, now + (replicas.stall[r] + seconds)
     replicas.busy[r], replicas.stall[r] = 1, 0.0
@@ -252,7 +253,8 @@ def run_ahead(view, log, r, before):
     at the end of a step belongs to the next."""
     replicas = view.replicas
     batch, blocks, tokens = replicas.batch[r], replicas.blocks[r], view.count[BLOCK_TOKENS]
-    row, lead, last = view.row[replicas.model[r], 1], replicas.lead[r], min(replicas.next_end[r] - 1, replicas.ordinal[r] + AHEAD)
+    row, lead = view.row[replicas.model[r], 1] + replicas.link[r], replicas.lead[r]
+    last = min(replicas.next_end[r] - 1, replicas.ordinal[r] + AHEAD)
     ordinal, used, context, begin, end = replicas.ordinal[r], replicas.used[r], replicas.context[r], replicas.begin[r], view.due[r]
     ahead = False
     before = min(before, view.clock[HORIZON])

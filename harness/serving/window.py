@@ -24,7 +24,7 @@ from harness.serving.pool import Pool
 from harness.serving.queue import EVENT, new_calendar
 from harness.serving.replay import pool_for
 from harness.serving.run import Run
-from harness.serving.state import FINISHED, REJECTED, Table
+from harness.serving.state import DROPPED, FINISHED, REJECTED, Table
 
 
 class Sink(Protocol):
@@ -64,7 +64,7 @@ class Window(Run):
 
     def __init__(self, rows: int, tenants: list[str], pool: Pool, policy: Policy, sink: Sink, folder: Path, seed: int, horizon_s: float):
         mapped, gangs = Mapped(folder), policy.defines("gang")
-        state = build_empty(rows, len(tenants), pool, seed, horizon_s, gangs, mapped.zeros)
+        state = build_empty(rows, len(tenants), pool, seed, horizon_s, gangs, zeros=mapped.zeros)
         events = mapped.zeros(4 * rows + 64, EVENT).view(np.recarray)
         super().__init__(state, pool, policy, new_calendar(0, pool.replicas)._replace(event=events), mapped.zeros)
         self.mapped, self.pool, self.tenants, self.sink, self.gangs, self.errors = mapped, pool, tenants, sink, gangs, predictor(seed)
@@ -104,7 +104,7 @@ class Window(Run):
         while self.open:
             first, n = self.open[0]
             status = requests.status[first:first + n]
-            if end == np.inf and not ((status == FINISHED) | (status == REJECTED)).all():
+            if end == np.inf and not np.isin(status, (FINISHED, REJECTED, DROPPED)).all():
                 break
             final: Any = requests[first:first + n].copy()
             self.sink.ended(first, final, outcome)

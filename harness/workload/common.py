@@ -68,6 +68,11 @@ class Stream(IntEnum):
     REQUEST_TENANT = 63
     LONG_REQUEST = 64
     LONG_TOKENS = 65
+    GANG_ARRIVAL = 80
+    GANG_INSTANCES = 81
+    GANG_DURATION = 82
+    GANG_SENSITIVE = 83
+    GANG_TENANT = 84
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
