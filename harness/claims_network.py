@@ -117,11 +117,12 @@ def claims(done: dict[str, Path]) -> list[Claim]:
 def section(done: dict[str, Path]) -> list[Section]:
     sections = []
     if DALLY in done:
-        grid = Grid(["gangs wait for a server, then a rack, (s each)", "evict for it", "makespan (h)", "mean JCT (h)",
+        grid = Grid(["policy", "evicts to sit closer", "makespan (h)", "mean JCT (h)",
                      "communication overhead (%)"], [], (0, 1))
         found = cells(done[DALLY])
         for (wait, preempt), rows in found.groupby(["machine_s", "preempt"]):
-            grid.rows.append([("always" if wait == ALWAYS else f"{wait:g}"), "yes" if preempt == "consolidate" else "no", *_means(rows)])
+            waits = "always waits" if wait == ALWAYS else f"waits {wait:g} s for a server, then for a rack"
+            grid.rows.append([f"dally (reconstruction), {waits}", "yes" if preempt == "consolidate" else "no", *_means(rows)])
         if RIVALS in done:
             for (policy, mode), rows in cells(done[RIVALS]).groupby(["policy", "network_mode"]):
                 if policy == "kueue_tas" or mode == "none":

@@ -62,7 +62,8 @@ def test_dally_against_what_is_published(tmp_path: Path):
     assert [found[f"dally-{name}"].verdict for name in ("makespan", "jct", "communication")] == [HOLDS, PARTLY, HOLDS]
     assert all(found[name].reconstruction for name in found if name.startswith("dally"))
     text = claims_network.section(done)[0].text
-    assert "| always | no |" in text and "| 600 | yes |" in text and "kueue_tas, rack required" in text and "| fifo_backfill |" in text
+    assert "| dally (reconstruction), always waits | no |" in text and "waits 600 s for a server, then for a rack | yes |" in text
+    assert "kueue_tas, rack required" in text and "| fifo_backfill |" in text
 
 
 def test_kueues_example_and_what_was_not_run():
@@ -98,7 +99,7 @@ def test_the_tables_and_the_figure_of_links(tmp_path: Path, monkeypatch: pytest.
     one = [contention.Measured(0.5, 0.9, 7200.0)]
     monkeypatch.setattr(contention, "compare", lambda seeds, n: dict.fromkeys(contention.RULES, one))
     sections = claims_queues.section({"quotes": quoted(tmp_path / "a", 1.0, 0.0)})
-    assert "| 12 | leveller | 0.500 | 0.900 | 2.00 |" in sections[0].text
+    assert "| 12 | leveller (reconstruction) | 0.500 | 0.900 | 2.00 |" in sections[0].text
     assert "| kueue | 0.8 | 2.00 | 1.00 | 97.0 | 10.0 | 100.0 |" in sections[1].text
     frame = contention.table(range(2), (6, 12))
     assert "at 50.0" in " ".join(text.get_text() for text in sharing_rules.draw(frame).texts)
