@@ -23,7 +23,7 @@ from harness.cache import PACKAGE, sources_hash
 from harness.errors import BadInput
 from harness.tables import write_atomically
 
-NOT_HASHED = ("out", "progress", "force", "dry_run")
+NOT_HASHED = ("out", "progress", "force", "dry_run", "report")
 """Keys of a configuration that do not change what a cell is."""
 
 INPUT_FILES = (("workload", "path"), ("workload", "paths"), ("policy", "file"), ("cluster", "from_flextopo"),

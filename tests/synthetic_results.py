@@ -60,7 +60,7 @@ def write_cell(folder: Path, row: dict, n: int) -> dict[str, float | None]:
     """Writes the tables of one cell and returns its metrics."""
     shape = np.random.default_rng([row["seed"], 1])
     rng = np.random.default_rng([row["seed"], *row["policy"].encode()])
-    load = float(row.get("workload.batch_load") or row.get("workload.load") or 1.0)
+    load = float(row.get("workload.batch_load") or row.get("workload.load") or row.get("load") or 1.0)
     jobs, preemptions, utilization = job_table(shape, rng, row, n, load), decision_table(rng, row, n // 3), usage_table(rng, load)
     for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
         write_table(table, folder / f"{name}.parquet")
@@ -144,7 +144,8 @@ def metrics_of(jobs: pa.Table, preemptions: pa.Table, utilization: pa.Table) -> 
     found |= {"gpu_busy_mean": np.mean(utilization["gpu_busy"]) / GPUS, "makespan_s": j["finish_time"].max(), "wait_s_censored": 0}
     for kind, rows in j.groupby("kind"):
         found |= {f"wait_s_mean_{kind}": rows["wait_s"].mean(), f"wait_s_p99_{kind}": rows["wait_s"].quantile(0.99),
-                  f"jct_s_mean_{kind}": rows["jct_s"].mean()}
+                  f"jct_s_mean_{kind}": rows["jct_s"].mean(), f"queue_s_mean_{kind}": rows["queue_s"].mean(),
+                  f"goodput_gpu_s_{kind}": rows["goodput_gpu_s"].sum()}
     return {k: float(v) for k, v in found.items() if v is not None}
 
 

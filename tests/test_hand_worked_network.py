@@ -132,6 +132,14 @@ def test_whole_gang_or_nothing():
     assert (played.outcome.decisions, played.runs("g")) == (0, [(100, 110)])
 
 
+def test_a_gang_that_was_evicted_is_placed_again():
+    # Two servers of 2. g (2 x 2, priority 0) fills them; p (priority 1) evicts it at 5 and runs until 8; g is no preemptor and starts at 8.
+    gang = job("g", 0, 10, 2, instances=2, preemptible=True)
+    for policy in ("domain_first_gang", "dally"):
+        pair = job("p", 5, 3, instances=2, priority=1)
+        assert play([gang, pair], [server(2), server(2)], policy).runs("g") == [(0, 5), (8, 18)]
+
+
 def test_victims_on_a_server_keep_together():
     # A server of 2 NUMA nodes x 2 GPUs, one socket each, full of one-GPU jobs: 1 0 | 1 0. A gang of 2 single GPUs: the cheapest pair
     # (0 + 0) spans sockets (15 - 7 = 8); a pair inside a NUMA node costs 1 + 0 and T 15: it comes first.

@@ -146,7 +146,7 @@ def test_rows_may_come_in_any_order(policy: str):
         assert others_a == others_b
 
 
-OWN_TIMES = {"hps", "pbs", "sbs", "tiresias", "gfs", "yarn_cs", "chronus", "lyra"}
+OWN_TIMES = {"hps", "pbs", "sbs", "tiresias", "gfs", "yarn_cs", "chronus", "lyra", "dally"}
 """Policies whose rules name times of their own, which do not scale."""
 
 
@@ -178,7 +178,7 @@ def test_a_job_that_asks_for_nothing_changes_nothing(policy: str):
         jobs, servers, options = world(seed)
         options = {**options, "min_runtime_s": 0.0, "retry_s": 1e9}
         before = tables(replayed((jobs, servers, options), policy))
-        idle = job("nothing", max(row["submit_time"] for row in jobs), 0.5**20, 0, priority=-9)
+        idle = job("nothing", max(row["submit_time"] for row in jobs), 0.5**20, 0, priority=-9, tenant=jobs[0]["tenant"])
         after = tables(replayed(([*jobs, idle], servers, options), policy))
         assert after[0][:-1] == before[0] and after[1] == before[1], f"world {seed}"
 

@@ -61,8 +61,6 @@ def quotas(tenant: Array, gpu_s: Array, gpus_milli: float) -> Array:
 def prepare(view, requests, cluster) -> Array:
     """The table of queues: f8 (queues, 3)."""
     jobs, classes = view.jobs, view.classes
-    if not np.isfinite(jobs.submit).all():
-        raise ValueError("quotas need the whole trace: not with a trace that is streamed")
     gpu_s = (classes.instances * classes.gpus * classes.milli)[jobs.klass] / MILLI * jobs.duration
     shares = quotas(jobs.tenant, gpu_s, float(MILLI * cluster.gpus))
     return np.column_stack([shares, np.zeros(len(shares))])

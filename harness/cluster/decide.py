@@ -153,7 +153,7 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
     held_back, refrains = False, False
     for turn in range(2):
         first, last = (1, n_domains) if turn == 0 else (0, 0 if n_domains == 0 or not state.classes.required[c] else -1)
-        if has_prey:
+        if preempts:
             state.count[EVICTING] = 0
         for scope in range(first, last + 1):
             enter_scope(state, pending, scope)

@@ -23,7 +23,7 @@ Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of word
 ``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys
 change while jobs wait), ``UNBOUND_VICTIMS`` (it may evict whatever its own priority, and anywhere in scope, as policies do that free
 quotas and not servers), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end), ``NEEDS_TRACE``
-(parameter -> the word of it with which ``prepare`` must see all jobs, so that the trace cannot be streamed).
+(parameter -> the word of it with which ``prepare`` must see all jobs, so that the trace cannot be streamed; True: it always must).
 """
 
 from collections.abc import Callable, Mapping
@@ -161,12 +161,13 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     period_s = values[list(declared).index("period_s")] if "period_s" in declared else getattr(module, "PERIOD_S", np.inf)
     if not period_s > 0:
         raise BadInput(f"{source}: period_s={period_s:g}: must be positive")
+    needs = getattr(module, "NEEDS_TRACE", {})
     return Policy(
         name, hooks, defined, tuple(declared), values,
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
         getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)),
         float(period_s), bool(getattr(module, "UNBOUND_VICTIMS", False)), path.resolve(), getattr(module, "REPORTS", {}),
-        any((params or {}).get(key) == word for key, word in getattr(module, "NEEDS_TRACE", {}).items()),
+        needs is True or any((params or {}).get(key) == word for key, word in needs.items()),
     )
 
 

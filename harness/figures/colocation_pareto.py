@@ -26,7 +26,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
     look = looks(policies)
     near = [policy for policy in policies if y.loc[policy, "mean"] >= NEAR * y["mean"].max()]
     with styled():
-        figure = canvas(3.2, message(y["mean"], x["mean"]), note)
+        figure = canvas(3.2, message(*(found.loc[near if len(near) > 1 else policies, "mean"] for found in (y, x))), note)
         panels = figure.subplots(1, 1 + (len(near) < len(policies)), squeeze=False)[0]
         for axes, shown in zip(panels, (policies, near), strict=False):
             for policy in shown:
@@ -45,7 +45,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
 
 
 def message(online: pd.Series, offline: pd.Series) -> str:
-    """The headline: the best and the worst policy for users, and what batch owners get under both."""
+    """The headline: the best and the worst for users of these policies, and what batch owners get under both."""
     best, worst = online.idxmax(), online.idxmin()
     if best == worst:
         return f"{percent(online[best])} of the requests meet their objectives under {best}"

@@ -68,6 +68,6 @@ def message(rows: pd.DataFrame) -> str:
     """The headline: time to first token in the median interval, and evictions, by policy."""
     policies = in_order(list(rows["policy"].astype(str).unique()))
     mine = {policy: rows[rows["policy"] == policy] for policy in policies}
-    waits = ", ".join(f"{number(float(mine[policy]['ttft_p99_s'].median()))} s under {policy}" for policy in policies)
+    waits = ", ".join(f"{number(float(mine[policy]['ttft_p99_s'].median()))}\N{NO-BREAK SPACE}s under {policy}" for policy in policies)
     evicted = ", ".join(f"{int(mine[policy]['victims'].sum()):,}" for policy in policies)
     return f"The p99 time to first token of the median interval is {waits}; offline jobs evicted: {evicted}"

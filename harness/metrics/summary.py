@@ -52,6 +52,7 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
     - ``jobs_<status>``: jobs by status; ``offered_load``: GPU seconds asked for by the jobs submitted and not rejected, up to their
       end_time, per GPU second of the cluster between the first and the last submission (null where these coincide);
       ``unstable``: it exceeds 1.
+    - ``goodput_gpu_s_<kind>``: goodput of the jobs of one kind, null when there are none.
     - ``hit_rate_*``: of the decisions of which a row has a level where an empty server could hit, the share in which all such rows hit.
     - ``ran_share``: decisions that ran / decisions. ``useful_share``: GPUs of the preemptors that ran / GPUs freed anywhere for them.
       ``preempted``: victims, once per decision; ``victims_per_placement``: victims / decisions that ran;
@@ -77,6 +78,7 @@ def summary_of(outcome: Outcome, cluster: Cluster, jobs: Columns, utilization: p
         "events": outcome.events,
         **_decisions(decided),
         **{name: float(jobs.numbers(name).sum()) for name in SUMS},
+        **_goodput(jobs),
         **_held(decided),
         **_usage(cluster, utilization),
         "energy_kwh": float(utilization["energy_kwh"].to_numpy().sum()) if "energy_kwh" in utilization.column_names else None,
@@ -179,6 +181,13 @@ def _load(cluster: Cluster, jobs: Columns, status: Array) -> dict[str, Value]:
 def _asked(submit: Array, duration: Array, end: Array, instances: Array, gpus: Array, milli: Array) -> Array:
     """GPU seconds that jobs ask for."""
     return instances.astype(float) * gpus * milli / MILLI * np.fmin(duration, end - submit)
+
+
+def _goodput(jobs: Columns) -> dict[str, Value]:
+    """GPU seconds of goodput by kind."""
+    kind = jobs.codes("kind", schema.KINDS)
+    done = {word: jobs.numbers("goodput_gpu_s", kind == k) for k, word in enumerate(schema.KINDS)}
+    return {f"goodput_gpu_s_{word}": float(values.sum()) if len(values) else None for word, values in done.items()}
 
 
 def _latencies(jobs: Columns, status: Array) -> Iterator[tuple[str, Value]]:

@@ -11,7 +11,7 @@ from harness.cluster.admission import prepare as prepare
 from harness.cluster.fit import HOLD, NO_FIT, best_fit
 from harness.cluster.state import EVICTING, INSTANCE
 
-UNBOUND_VICTIMS = True
+UNBOUND_VICTIMS = NEEDS_TRACE = True
 
 
 def key(view, own, job):
