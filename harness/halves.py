@@ -38,7 +38,9 @@ def replay_into(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, st
     from harness.workload import stream
 
     workload = dict(config["workload"])
-    source = stream(workload.pop("generator"), workload)
+    if config["colocation"] and workload.get("stream"):
+        raise BadInput("workload.stream=true: co-location needs the whole trace; leave workload.stream out to load it")
+    source = None if config["colocation"] else stream(workload.pop("generator"), workload)
     if source is not None:
         return (_streamed if source.kind == "jobs" else _served)(folder, config, source, report)
     sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)

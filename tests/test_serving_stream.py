@@ -132,6 +132,26 @@ def test_the_command_streams_requests(tmp_path: Path):
     assert len({tuple(cell) for cell in cells.values()}) == 1
 
 
+def test_a_co_located_trace_is_never_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """Its stages need the whole of it: a large one is loaded, and asking for a stream is refused."""
+    from harness.halves import replay_into
+
+    path = tmp_path / "requests.parquet"
+    write_table(trace(world(3, n=30)), path)
+    words = ["colocation=day", "workload=requests", f"workload.path={path}", f"out={tmp_path / 'out'}", "progress=false"]
+    assert main([*words, "workload.stream=true"]) == 2
+    assert "workload.stream=true: co-location needs the whole trace" in capsys.readouterr().err
+    monkeypatch.setattr("harness.workload.trace.STREAMED_ROWS", 3)
+    monkeypatch.setattr("harness.halves._load", lambda sections, seed: (None, trace([(0.0, 1, 1)])))
+    halves = []
+    monkeypatch.setattr("harness.halves._colocated", lambda *given: halves.append("colocated") or ({}, {}))
+    monkeypatch.setattr("harness.halves._served", lambda *given: halves.append("streamed") or ({}, {}))
+    section = {"generator": "requests", "path": str(path)}
+    for colocation in ({"days": 1}, None):
+        replay_into(tmp_path, {"workload": section, "cluster": {}, "seed": 0, "colocation": colocation}, {}, None)
+    assert halves == ["colocated", "streamed"]
+
+
 def test_which_traces_of_requests_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, falling = (str(tmp_path / f"{name}.parquet") for name in ("sorted", "falling"))
     write_table(trace([(0.0, 1, 1), (1.0, 1, 1)]), path)
