@@ -50,7 +50,7 @@ reproduce: compile ## every paper experiment, its figures and results/REPRODUCTI
 bench: compile ## measure speed and memory against the budgets
 	$(BIN)/python -m harness.bench
 
-bench-large: compile ## stream 100 million jobs on 10,000 servers in bounded memory (QUICK=1: 2 million; 15 GiB in TMPDIR)
+bench-large: compile ## stream 100 million jobs and 20 million requests in bounded memory (QUICK=1: 2 million; 20 GiB in TMPDIR)
 	$(BIN)/python -m harness.bench --large --json results/bench-large.json $(if $(filter-out 0,$(QUICK)),--quick)
 
 bench-peers: compile ## the common workload in other simulators beside the harness (HELIOS=DIR names a copy of that one)

@@ -53,6 +53,7 @@ class Preemption:
 class Metrics:
     fragmentation: bool = False
     energy: bool = False
+    quotes: bool = False
 
 
 @dataclass
@@ -103,13 +104,26 @@ class Settings:
     horizon_s: float | None = None
     warmup_s: float = 0.0
     interval_s: float | None = None
+    load: float | None = None
     out: str | None = None
     force: bool = False
+    report: bool = False
     dry_run: bool = False
     progress: bool = True
 
 
 ConfigStore.instance().store(name="base_config", node=Settings)
+
+
+def job_policies() -> str:
+    """All policies of the job-level half, as the choices of a sweep: ``${job_policies:}`` in a recipe."""
+    from harness.cluster.hooks import policy_names
+
+    return ",".join(policy_names())
+
+
+OmegaConf.register_new_resolver("job_policies", job_policies, replace=True)
+OmegaConf.register_new_resolver("times", lambda one, other: one * other, replace=True)
 
 
 def conf_dir() -> str:
@@ -218,7 +232,7 @@ def cell_of(composed: Composed) -> Cell:
     overrides = dict(override.lstrip("+").split("=", 1) for override in composed.words if "=" in override)
     files = {name: yaml.dump(content, Dumper=DUMPER, sort_keys=False, allow_unicode=True)
              for name, content in (("config.yaml", plain), ("overrides.yaml", composed.words))}
-    groups = ("cluster", "workload", "policy", "experiment", "out", "force", "dry_run", "progress")
+    groups = ("cluster", "workload", "policy", "experiment", "league", "out", "force", "dry_run", "progress", "report")
     return Cell(plain, composed.choices, {key: value for key, value in overrides.items() if key not in groups}, files)
 
 
@@ -375,6 +389,10 @@ def conclude(out: Path, began: float, quiet: bool) -> int:
     summary = aggregate(out)
     failed = [path for path in (out / FAILED).glob("*.json") if path.stat().st_mtime >= began]
     print(f"{summary}{f': {len(failed)} cells failed' if failed else ''}", flush=True)
+    if OmegaConf.select(OmegaConf.load(out / "multirun.yaml"), "report"):
+        from harness.report import build_report
+
+        print(build_report(out)[-1], flush=True)
     if not quiet:
         cells = sum(1 for _ in out.glob("[!.]*/manifest.json"))
         print(f"sweep   {time.time() - began:.1f} s; {cells:,} cells are there, {len(failed):,} failed; tables of each in "

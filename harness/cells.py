@@ -23,7 +23,7 @@ from harness.cache import PACKAGE, sources_hash
 from harness.errors import BadInput
 from harness.tables import write_atomically
 
-NOT_HASHED = ("out", "progress", "force", "dry_run")
+NOT_HASHED = ("out", "progress", "force", "dry_run", "report")
 """Keys of a configuration that do not change what a cell is."""
 
 INPUT_FILES = (("workload", "path"), ("workload", "paths"), ("policy", "file"), ("cluster", "from_flextopo"),
@@ -178,8 +178,10 @@ def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | No
     (folder / ".hydra").mkdir()
     for name, text in cell.hydra.items():
         (folder / ".hydra" / name).write_text(text)
+    labels = {**cell.labels, "cluster": cell.choices.get("pool", "")} if "requests" in metrics else cell.labels
     manifest = {
-        **_row(cell), "inputs": cell.inputs, "seed": cell.config["seed"], **about, "wall_s": round(time.perf_counter() - began, 6),
+        **_row(cell), "labels": labels,
+        "inputs": cell.inputs, "seed": cell.config["seed"], **about, "wall_s": round(time.perf_counter() - began, 6),
         "peak_memory_mib": _peak_memory_mib(), "git_commit": _git_commit(), "versions": _versions(),
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str))

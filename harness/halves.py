@@ -40,7 +40,7 @@ def replay_into(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, st
     workload = dict(config["workload"])
     source = stream(workload.pop("generator"), workload)
     if source is not None:
-        return _streamed(folder, config, source, report)
+        return (_streamed if source.kind == "jobs" else _served)(folder, config, source, report)
     sections = json.dumps([config["cluster"], config["workload"], inputs], sort_keys=True)
     cluster, trace = _load(sections, config["seed"])
     half = _serving if "request_id" in trace.column_names else _cluster
@@ -58,10 +58,12 @@ def _cluster(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
         history,
         jobs_table,
         preemptions_table,
+        quote_metrics,
         summary,
         utilization_table,
         with_energy,
         with_fragmentation,
+        with_quotes,
     )
 
     policy, rules = _policy(config["policy"], serves=False), _rules(config)
@@ -77,6 +79,9 @@ def _cluster(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
         utilization = with_energy(utilization, found) if measured["energy"] else utilization
         tables["arrivals"] = arrivals_table(outcome, found)
     metrics = summary(outcome, cluster, jobs, utilization, config["warmup_s"])
+    if measured["quotes"]:
+        tables["jobs"], tables["queues"] = with_quotes(jobs, outcome, cluster, dict(config["policy"]))
+        metrics |= quote_metrics(tables["queues"])
     _write(folder, {**tables, "utilization": utilization})
     return metrics, _cluster_facts(outcome, cluster, replayed)
 
@@ -109,8 +114,20 @@ def _serving(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: p
     replayed = time.perf_counter() - began
     utilization = serving_utilization(outcome, config["interval_s"], config["warmup_s"])
     _write(folder, {"requests": requests_table(outcome), "utilization": utilization})
-    about = {"tie_rules": SERVING_TIES, "events": outcome.events, "kv_blocks": pool.blocks, "replay_wall_s": round(replayed, 6)}
-    return serving_summary(outcome, utilization, config["warmup_s"]), about
+    return serving_summary(outcome, utilization, config["warmup_s"]), _serving_facts(outcome, pool, replayed)
+
+
+def _served(folder: Path, config: Mapping[str, Any], source: TraceFile, report: Report | None) -> Made:
+    """The request-level half for a trace that is read block by block."""
+    from harness.serving.pool import parse as parse_pool
+    from harness.stream import serve_to_files
+
+    pool, horizon = parse_pool(config["pool"]), config["horizon_s"]
+    done = serve_to_files(source, pool, _policy(config["policy"], serves=True), folder, config["seed"],
+                          np.inf if horizon is None else horizon, config["warmup_s"], config["interval_s"],
+                          report and (lambda events, arrived: report(events, arrived, source.rows)))
+    _write(folder, {"utilization": done.utilization})
+    return done.metrics, _serving_facts(done.outcome, pool, done.replay_s)
 
 
 def _colocated(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace: pa.Table, report: Report | None) -> Made:
@@ -135,6 +152,10 @@ def _colocated(folder: Path, config: Mapping[str, Any], cluster: Cluster, trace:
 def _write(folder: Path, tables: Mapping[str, pa.Table]) -> None:
     for name, table in tables.items():
         write_table(table, folder / f"{name}.parquet")
+
+
+def _serving_facts(outcome: Any, pool: Any, replayed: float) -> dict[str, Any]:
+    return {"tie_rules": SERVING_TIES, "events": outcome.events, "kv_blocks": pool.blocks, "replay_wall_s": round(replayed, 6)}
 
 
 def _cluster_facts(outcome: Any, cluster: Cluster, replayed: float) -> dict[str, Any]:

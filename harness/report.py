@@ -25,29 +25,33 @@ from harness.figures import (
     goodput_load,
     hit_rate,
     latency_cdf,
+    league_pareto,
+    league_table,
+    league_winners,
     packing_curve,
     pays,
     policy_load_heatmap,
     power_curve,
     preemption_efficiency,
+    quote_calibration,
     search_cost,
     serving_cdf,
     serving_policies,
+    spot_costs,
     utilization_day,
 )
 from harness.figures.comparisons import against, by_policy, default_baseline, with_batch_goodput
 from harness.figures.intervals import MIN_SEEDS
 from harness.figures.results import Results, open_results
 from harness.figures.settings import NotDrawn, key_columns, short, split, value_text
+from harness.figures.standings import is_league, standings, winners
 from harness.figures.style import image, in_order
-from harness.report_tables import Grid, paired_grid, paired_notes, policy_grids
+from harness.report_tables import Grid, league_grid, paired_grid, paired_notes, policy_grids, winners_grid
 from harness.sweep import aggregate
 from harness.tables import one_line, write_atomically
 
-FIGURES: tuple[ModuleType, ...] = (
-    colocation_pareto,
-    colocation_timeline,
-    colocation_demand,
+COLOCATION_FIGURES: tuple[ModuleType, ...] = (colocation_pareto, colocation_timeline, colocation_demand)
+CLUSTER_FIGURES: tuple[ModuleType, ...] = (
     hit_rate,
     card_mix,
     pays,
@@ -58,10 +62,13 @@ FIGURES: tuple[ModuleType, ...] = (
     policy_load_heatmap,
     packing_curve,
     power_curve,
-    serving_policies,
-    serving_cdf,
-    goodput_load,
+    quote_calibration,
+    spot_costs,
 )
+SERVING_FIGURES: tuple[ModuleType, ...] = (serving_policies, serving_cdf, goodput_load)
+FIGURES = (*COLOCATION_FIGURES, *CLUSTER_FIGURES, *SERVING_FIGURES)
+LEAGUE: tuple[ModuleType, ...] = (league_table, league_pareto, league_winners)
+"""Figures of a league, which has too many settings for the others."""
 TABLES = ("jobs", "preemptions", "utilization", "arrivals", "requests", "demand", "timeline")
 MOST_SETTINGS = 4
 """Settings for which one kind of figure is drawn; the rest is named as not drawn."""
@@ -89,7 +96,8 @@ class Drawn:
 def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     """Writes summary.csv, tables/, figures/ and report.html into the results folder, and returns the files written.
 
-    Tables are ``by_policy`` and ``paired`` (csv in stored units, md for people); figures are those whose data are there, as PNG and SVG.
+    Tables are ``by_policy`` and ``paired``, those of a league ``league`` and ``winners`` (csv in stored units, md for people); figures are
+    those whose data are there, as PNG and SVG.
     ``baseline`` is the policy that the others are compared with, by default one of the usual baselines. Raises BadInput when the
     folder holds no results, the baseline was not run or a file cannot be written.
     """
@@ -100,31 +108,39 @@ def build_report(folder: str | Path, baseline: str | None = None) -> list[Path]:
     if baseline is not None and baseline not in set(results.summary["policy"]):
         known = ", ".join(in_order(list(results.summary["policy"]))) or "none that ended well"
         raise BadInput(f"baseline '{one_line(baseline, 40)}': was not run, must be one of {known}")
-    try:
-        results = with_batch_goodput(results)
-    except NotDrawn:
-        pass
+    results = with_batch_goodput(results)
     baseline = baseline or default_baseline(results.summary)
     written = [_summary_csv(folder)]
 
-    policies = by_policy(results.summary)
-    grids = policy_grids(results.summary, policies)
-    written += _tables(results, "by_policy", "Results by policy", policies, grids, [])
-    paired, reason = against(results, baseline) if baseline else (pd.DataFrame(), "")
-    if baseline and len(paired):
-        parts = [("", paired_grid(results.summary, paired))]
-        written += _tables(results, "paired", f"Against {baseline}, paired by seed", paired, parts, paired_notes(paired, reason))
+    if baseline and is_league(results.summary):
+        grids, paired, reason, modules = [], pd.DataFrame(), "", LEAGUE
+        table, won = standings(results.summary, baseline), winners(results.summary)
+        league = [("League table", league_grid(table, won, baseline)), ("Which policy wins where", winners_grid(won))]
+        written += _tables(results, "league", "League table", table, league[:1], [])
+        written += _tables(results, "winners", "Which policy wins where", won, league[1:], [])
+    else:
+        policies, league, modules = by_policy(results.summary), [], None
+        grids = policy_grids(results.summary, policies)
+        written += _tables(results, "by_policy", "Results by policy", policies, grids, [])
+        paired, reason = against(results, baseline) if baseline else (pd.DataFrame(), "")
+        if baseline and len(paired):
+            parts = [("", paired_grid(results.summary, paired))]
+            written += _tables(results, "paired", f"Against {baseline}, paired by seed", paired, parts, paired_notes(paired, reason))
 
-    drawn, skipped = draw_all(results)
+    drawn, skipped = draw_all(results, modules)
     _remove_old(results.folder / "figures")
     for one in drawn:
         written += [_write(results.folder / "figures" / f"{one.name}.{kind}", data) for kind, data in (("png", one.png), ("svg", one.svg))]
-    page = _page(results, baseline, grids, paired, reason, drawn, skipped)
+    page = _page(results, baseline, grids, paired, reason, drawn, skipped, league)
     return [*written, _write(results.folder / "report.html", page)]
 
 
-def draw_all(results: Results, modules: Sequence[ModuleType] = FIGURES) -> tuple[list[Drawn], list[tuple[str, str]]]:
-    """Every figure whose data are there, and (name, reason) of every other."""
+def draw_all(results: Results, modules: Sequence[ModuleType] | None = None) -> tuple[list[Drawn], list[tuple[str, str]]]:
+    """Every figure whose data are there, and (name, reason) of every other; by default those of jobs, of requests, or of both."""
+    if modules is None:
+        jobs, requests = results.holds("jobs"), results.holds("requests")
+        both = jobs == requests or results.holds("replica_missing_s")
+        modules = FIGURES if both else CLUSTER_FIGURES if jobs else SERVING_FIGURES
     drawn: list[Drawn] = []
     skipped: list[tuple[str, str]] = []
     for module in modules:
@@ -167,6 +183,7 @@ def _page(
     reason: str,
     drawn: list[Drawn],
     skipped: list[tuple[str, str]],
+    league: list[tuple[str, Grid]],
 ) -> str:
     failed = _failed(results)
     more = f"The first {MOST_GRIDS} of {len(grids)} settings are shown; all are in tables/by_policy.csv." if len(grids) > MOST_GRIDS else ""
@@ -174,7 +191,7 @@ def _page(
         ("run", "What was run"),
         *([("failed", "Failed cells")] if failed else []),
         ("figures", "Figures"),
-        ("policies", "By policy"),
+        *([("league", "League")] if league else [("policies", "By policy")]),
         *([("paired", "Paired")] if len(paired) else []),
     ]
     versions = results.manifest().get("versions")
@@ -187,6 +204,7 @@ def _page(
         failed=failed,
         figures=drawn,
         skipped=skipped,
+        league=league,
         policies=grids[:MOST_GRIDS],
         policies_note=more,
         baseline=baseline,
@@ -281,7 +299,7 @@ def _slug(text: str) -> str:
 
 def _remove_old(folder: Path) -> None:
     """Removes figures of an earlier report, so that none outlives its data."""
-    names = [module.__name__.rpartition(".")[2] for module in FIGURES]
+    names = [module.__name__.rpartition(".")[2] for module in (*FIGURES, *LEAGUE)]
     for path in (*folder.glob("*.png"), *folder.glob("*.svg")):
         if any(path.stem == name or path.stem.startswith(f"{name}-") for name in names):
             path.unlink()

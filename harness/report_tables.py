@@ -7,7 +7,8 @@ import pandas as pd
 from harness.figures.comparisons import POLICY_METRICS
 from harness.figures.intervals import FEW, UNDEFINED
 from harness.figures.labels import Label, label, number
-from harness.figures.settings import key_columns, setting_text, varying
+from harness.figures.settings import key_columns, setting_text, shown_columns, varying
+from harness.figures.standings import CLASSES
 from harness.figures.style import in_order
 
 
@@ -30,7 +31,7 @@ def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, G
     if rows.empty:
         return []
     keys = key_columns(summary)
-    shown = [c for c in keys if c in ("cluster", "workload") or c in varying(summary, keys)]
+    shown = shown_columns(summary, keys)
     grids = []
     for _, mine in rows.groupby(keys, dropna=False, sort=False, observed=True) if keys else [((), rows)]:
         policies = in_order(list(mine["policy"]))
@@ -40,6 +41,44 @@ def policy_grids(summary: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, G
         text = setting_text(mine.iloc[0], shown) if keys else ""
         grids.append((f"{text}, {seeds_text(mine['seeds'])}".lstrip(", "), Grid(["", *policies], lines, (0,))))
     return grids
+
+
+def league_grid(table: pd.DataFrame, won: pd.DataFrame, baseline: str) -> Grid:
+    """One line for each policy of ``standings.standings``: for each class its mean rank, its metric, and where it wins or keeps level."""
+    kinds = [kind for kind in CLASSES if (table["kind"] == kind).any()]
+    measures = {kind: list(dict.fromkeys(table.loc[table["kind"] == kind, "measure"])) for kind in kinds}
+    head, names = ["policy"], {"rank": "rank", "relative": f"% of {baseline}'s"}
+    for kind in kinds:
+        head += [f"{kind} {names[m]}" if m in names else label(CLASSES[kind]).axis for m in measures[kind]] + [f"{kind} wins, level"]
+    cells = table.set_index(["policy", "kind", "measure"])[["mean", "ci_low", "ci_high"]]
+    lines = []
+    for policy in dict.fromkeys(table["policy"]):
+        line = [str(policy)]
+        for kind in kinds:
+            for measure in measures[kind]:
+                told = label(CLASSES[kind]) if measure == "value" else Label(measure, "", scale=100 if measure == "relative" else 1)
+                middle, low, high = map(float, cells.loc[(policy, kind, measure)])
+                line.append(spread(told, middle, low, high))
+            mine = won[won["kind"] == kind]
+            level = sum(policy in names.split() for names in mine["level"])
+            line.append(f"{int((mine['winner'] == policy).sum())}, {level} of {len(mine)}")
+        lines.append(line)
+    return Grid(head, lines, (0,))
+
+
+def winners_grid(won: pd.DataFrame) -> Grid:
+    """One line for each class and setting of ``standings.winners``."""
+    keys = [c for c in won.columns[1:list(won.columns).index("metric")] if c in ("cluster", "workload") or won[c].nunique(dropna=False) > 1]
+    grid = Grid(["class", "setting", "winner", "mean", "runner-up", "lead", "level with the winner"], [], (0, 1, 2, 4, 6))
+    for _, row in won.iterrows():
+        told = label(str(row["metric"]))
+        lead = spread(told, float(row["difference"]), float(row["ci_low"]), float(row["ci_high"]), signed=True)
+        level = str(row["level"]).split()
+        shown = ", ".join(level[:6]) + (f" and {len(level) - 6} more" if len(level) > 6 else "")
+        mean = f"{number(told.scale * float(row['mean']))} {told.unit}"
+        grid.rows.append([str(row["kind"]), setting_text(row, keys), str(row["winner"]), mean, str(row["runner_up"]), lead,
+                          shown or "nobody: a clear lead"])
+    return grid
 
 
 def seeds_text(seeds: pd.Series) -> str:

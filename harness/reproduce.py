@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness import claims_fgd, claims_pwr, colocation_claims
+from harness import claims_fgd, claims_gfs, claims_hps, claims_network, claims_pwr, claims_queues, colocation_claims, contention
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
-from harness.figures import isjl_frontier, pays
+from harness.figures import isjl_frontier, pays, sharing_rules, spot_costs
 from harness.figures.comparisons import with_batch_goodput
 from harness.figures.intervals import interval, paired
 from harness.figures.results import open_results
@@ -61,6 +61,15 @@ RECIPES = (
            ("openb_default.parquet", "openb_gpuspec33.parquet", "openb_nodes.yaml", "fgd_orders.npz")),
     Recipe("fgd_own_orders", ("seed=0",), (), ("openb_default.parquet", "openb_gpuspec33.parquet")),
     Recipe("pwr", ("seed=0",), ("power_curve",), ("openb_default.parquet",)),
+    Recipe("dally", ("workload.jobs=200", "seed=0")),
+    Recipe("dally_rivals", ("workload.jobs=200", "seed=0")),
+    Recipe("gang_preemption", ("workload.jobs=200", "seed=0")),
+    Recipe("quotes", ("workload.jobs=500", "seed=0"), ("quote_calibration",)),
+    Recipe("hps", ("seed=0",)),
+    Recipe("gfs", ("seed=0", "cluster.groups.0.servers=54"), ("spot_costs",)),
+    Recipe("gfs_loads", ("seed=0", "cluster.groups.0.servers=54")),
+    Recipe("gfs_parts", ("seed=0", "cluster.groups.0.servers=54")),
+    Recipe("gfs_forecasters", ("seed=0", "cluster.groups.0.servers=54")),
     Recipe("colocation_day", ("seed=0", "workload.load_scale=0.1"), ("colocation_timeline", "colocation_demand", "colocation_pareto")),
     Recipe("colocation_azure", ("seed=0", "workload.end_s=600"), ("colocation_pareto", "colocation_demand"), ("azure.parquet",)),
     Recipe("colocation_pays", ("seed=0", "workload.duration_s=120", "warmup_s=600"), ()),
@@ -114,7 +123,13 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
     if "isjl" in done:
         save(isjl_frontier.draw(frontier()), results / "figures", "isjl-frontier")
         figures.append("isjl-frontier")
-    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *serving_claims(done)]
+    save(sharing_rules.draw(contention.table()), results / "figures", "sharing-rules")
+    figures.append("sharing-rules")
+    if len(spots := claims_gfs.parts(done)):
+        save(spot_costs.draw(spots, order=claims_gfs.ORDER), results / "figures", "gfs-parts")
+        figures.append("gfs-parts")
+    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *claims_gfs.claims(done),
+              *claims_hps.claims(done), *claims_network.claims(done), *claims_queues.claims(done), *serving_claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
     sections = [*answers(done), *serving_sections(done)]
@@ -231,7 +246,8 @@ def answers(done: dict[str, Path]) -> list[Section]:
             "The paper's mix with a share of the online instances guaranteed: what a blind policy frees cannot keep the guarantee, so the",
             "decision does not run (`harness -m +experiment=guarantees`). Means over seeds.", "", table.markdown(),
         ])))
-    sections += [*claims_fgd.section(done), *claims_pwr.section(done), *colocation_claims.sections(done)]
+    sections += [*claims_fgd.section(done), *claims_pwr.section(done), *claims_gfs.section(done), *claims_hps.section(done),
+                 *claims_network.section(done), *claims_queues.section(done), *colocation_claims.sections(done)]
     for name in ("openb", "philly"):
         if name in done:
             sections.append(Section(f"The real {name} trace", real_trace(done[name], name)))

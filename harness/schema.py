@@ -173,8 +173,8 @@ PREEMPTIONS: Table = (
     Column("decision_id", I8, "decisions counted from 0"),
     Column("time", F8, "when it was taken", "s"),
     Column("job_id", STRING, "preemptor"),
-    Column("server", I4, "server on which victims free claimed resources"),
-    Column("victims", WORDS, "evicted jobs that hold something on this server, in trace order"),
+    Column("server", I4, "server on which victims free claimed resources, or the lowest of a preemptor that was short of quota"),
+    Column("victims", WORDS, "evicted jobs that hold something on this server, or (first row) on none of the preemptor's; in trace order"),
     Column("victims_n", I4, "their number"),
     Column("victim_priority_sum", I8, "sum of their priorities"),
     Column("gpus_needed", F8, "GPUs the preemptor claims on this server", "GPUs"),
@@ -223,6 +223,35 @@ TIMELINE: Table = (
 FRAGMENTATION: Table = (Column("fragmentation", F8, "mean of FGD's F / free GPUs"),)
 ENERGY: Table = (Column("energy_kwh", F8, "energy that the servers' GPUs and sockets draw", "kWh"),)
 """Further columns of UTILIZATION, with metrics.fragmentation=true and metrics.energy=true."""
+
+QUOTE_WORDS = ("quotable", "unfeasible", "unknown")
+
+QUOTES: Table = (
+    Column("quote", STRING, "whether its wait could be bounded at submission; unknown: too few jobs of its queue came before",
+           values=QUOTE_WORDS),
+    Column("quote_s", F8, "quoted mean wait", "s", nullable=True),
+    Column("quote_p95_s", F8, "quoted 95th percentile of the wait", "s", nullable=True),
+)
+"""Further columns of RESULT_JOBS with metrics.quotes=true (a reconstruction)."""
+
+QUEUES: Table = (
+    Column("tenant", STRING, "the queue; all: without quotas"),
+    Column("jobs", I8, "jobs submitted to it and not rejected"),
+    Column("quota_gpus", F8, "its quota", "GPUs"),
+    Column("k_eff", F8, "mean over its jobs of the effective servers", nullable=True),
+    Column("offered_servers", F8, "mean over its jobs of lambda E[S]", nullable=True),
+    Column("quoted", I8, "jobs with a quote"),
+    Column("unfeasible", I8, "jobs whose wait has no bound"),
+    Column("quote_s_mean", F8, "quoted mean wait, mean over the jobs with a quote", "s", nullable=True),
+    Column("wait_s_mean", F8, "mean wait of the same jobs", "s", nullable=True),
+    Column("quote_p95_s_mean", F8, "quoted 95th percentile, mean over the same jobs", "s", nullable=True),
+    Column("wait_s_p95", F8, "95th percentile of their waits", "s", nullable=True),
+    Column("covered_p95", F8, "share of them that waited at most the quoted 95th percentile", nullable=True),
+    Column("arrival_rate", F8, "jobs over the length of the replay (lambda)", "1/s"),
+    Column("queue_s_mean", F8, "mean time not running of all its jobs (W)", "s"),
+    Column("queue_len_mean", F8, "time mean of its jobs that do not run (L)", "jobs"),
+    Column("little_gap", F8, "|L - lambda W| / L"),
+)
 
 ARRIVALS: Table = (
     Column("arrived", F8, "GPUs that the jobs so far ask for, over those of the cluster"),

@@ -6,6 +6,7 @@ prints the worst ratios of ISJL and its rivals to the exhaustive optimum, and th
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +45,18 @@ RULES = (
 )
 
 
+class Instances(NamedTuple):
+    """Every multiset of up to ``jobs`` lengths up to ``longest``, on ``places``."""
+
+    places: int
+    jobs: int
+    longest: int
+
+
+SMALL = Instances(2, 6, 5)
+"""Where the exhaustive optimum is affordable."""
+
+
 class Worst(NamedTuple):
     """The least ratio of optimum to cost of a rule, and the instance and delta where it occurs."""
 
@@ -52,21 +65,22 @@ class Worst(NamedTuple):
     delta: int
 
 
-def worst_ratios(places: int, most_jobs: int, longest: int) -> dict[str, Worst]:
-    """For each rule the worst ratio over every multiset of up to ``most_jobs`` lengths up to ``longest`` and every delta: pure-max
-    steps."""
+@cache
+def worst_ratios(among: Instances) -> dict[str, Worst]:
+    """For each rule the worst ratio over all instances and every delta: pure-max steps."""
     worst = {rule.name: Worst(np.inf, (), 0) for rule in RULES}
-    for n in range(2, most_jobs + 1):
-        for lengths in combinations_with_replacement(range(1, longest + 1), n):
-            for delta in range(longest + 1):
-                best = batching.optimum(lengths, places, delta)
+    for n in range(2, among.jobs + 1):
+        for lengths in combinations_with_replacement(range(1, among.longest + 1), n):
+            for delta in range(among.longest + 1):
+                best = batching.optimum(lengths, among.places, delta)
                 for rule in RULES:
-                    ratio = best / rule.schedule(lengths, places, delta).cost()
+                    ratio = best / rule.schedule(lengths, among.places, delta).cost()
                     if ratio < worst[rule.name].ratio:
                         worst[rule.name] = Worst(ratio, lengths, delta)
     return worst
 
 
+@cache
 def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
     """Throughput and mean latency against LJF, and externality, of each rule and delta: mean over seeds of lmsys_like."""
     rows = []
@@ -136,11 +150,11 @@ def _isjl(folder: Path) -> Iterator[Claim]:
     cells = open_results(folder).summary
     delta = cells["policy"].str.extract(r"delta ([\d.e+]+)")[0].astype(float)
     most, base = cells[delta == delta.max()].set_index("seed"), cells[delta == 0].set_index("seed")
-    worst = worst_ratios(2, 6, 5)["ISJL, head insertion"]
+    worst = worst_ratios(SMALL)["ISJL, head insertion"]
     setup = ("A reconstruction: the paper's steps are not public. Pure-max steps. ")
     yield claim("isjl-ratio", "isjl", "worst ratio of optimum to cost over small instances, two places", "", (0.75, None), worst.ratio,
-                setup_difference=f"{setup}Every multiset of up to 6 lengths up to 5 and every delta; worst at {list(worst.lengths)}, delta "
-                f"{worst.delta}. No proof.", command="python -m harness.serving_claims", reconstruction=True)
+                setup_difference=f"{setup}Every multiset of up to {SMALL.jobs} lengths up to {SMALL.longest} and every delta; worst at "
+                f"{list(worst.lengths)}, delta {worst.delta}. No proof.", command="python -m harness.serving_claims", reconstruction=True)
     setup += "Log-normal lengths of the mean of LMSYS in place of its replay, 32 places, 512 requests; the largest delta (none). "
     yield claim("isjl-throughput", "isjl", "throughput against LJF", "%", (17.0, None),
                 interval((base["makespan_s"] / most["makespan_s"] - 1).to_numpy()), scale=100, setup_difference=setup,
@@ -246,15 +260,16 @@ def _rankings(folder: Path) -> str:
 
 def _isjl_tables() -> str:
     table = Grid(["rule", "worst ratio, 2 places", "at", "delta"], [], (0, 2))
-    for name, worst in worst_ratios(2, 6, 5).items():
+    for name, worst in worst_ratios(SMALL).items():
         table.rows.append([name, f"{worst.ratio:.3f}", str(list(worst.lengths)), str(worst.delta)])
     curve = Grid(["rule", "delta", "throughput against LJF", "mean latency against LJF", "externality"], [], (0, 1))
     for _, row in frontier().iterrows():
         gains = [f"{100 * row[metric]:+.1f} %" for metric in ("throughput", "latency")]
         curve.rows.append([str(row["rule"]), f"{row['delta']:g}", *gains, f"{row['externality']:.2f}"])
     return "\n".join([
-        "Exhaustive optimum under the same delta, pure-max steps, every multiset of up to 6 lengths up to 5. With a constant part c0 of",
-        "the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it at every delta.",
+        f"Exhaustive optimum under the same delta, pure-max steps, every multiset of up to {SMALL.jobs} lengths up to {SMALL.longest}.",
+        "With a constant part c0 of the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it",
+        "at every delta.",
         "", table.markdown(), "",
         "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.serving_claims`). The published gains appear at large",
         "delta and 16 jobs for each place.", "", curve.markdown()])

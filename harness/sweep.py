@@ -14,7 +14,7 @@ from harness.tables import write_atomically, write_table
 
 LABELS = ("cluster", "workload", "policy", "pinning", "seed")
 NEEDED = ("cell", "labels", "overrides", "config", "sources")
-NOT_COLUMNS = (*LABELS, "policy.file", "policy.name", "out", "force", "dry_run", "progress", "experiment")
+NOT_COLUMNS = (*LABELS, "policy.file", "policy.name", "out", "force", "dry_run", "progress", "report", "experiment", "league")
 
 
 def read_rows(out: Path) -> list[dict[str, Any]]:

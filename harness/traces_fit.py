@@ -11,6 +11,7 @@ from harness.errors import BadInput
 from harness.tables import cut, kind_of, read_trace, write_atomically, write_table
 from harness.traces_command import (
     DEFAULT_CLUSTER,
+    IN_MEMORY,
     Parser,
     first_line,
     key_value,
@@ -58,7 +59,8 @@ def run_fit(words: list[str]) -> int:
     from harness.workload.fitting import fit
 
     parser = Parser("fit", f"{first_line(run_fit)}\n\n"
-                    "A copy in conf/workload is a workload of that name. The table compares the trace with draws of its length.")
+                    "A copy in conf/workload is a workload of that name. The table compares the trace with draws of its length.\n"
+                    f"{IN_MEMORY}")
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--start", type=float, default=0.0, help="fit what arrives from then on, in s")
     parser.add_argument("--end", type=float, default=float("inf"), help="fit what arrives before, in s")

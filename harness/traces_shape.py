@@ -9,7 +9,7 @@ from harness import __version__
 from harness.errors import BadInput
 from harness.schema import KINDS
 from harness.tables import TIME_COLUMN, cut, kind_of, merge, metadata_of, one_line, read_trace, write_table
-from harness.traces_command import Parser, first_line, refuse_overwriting, sha256
+from harness.traces_command import IN_MEMORY, Parser, first_line, refuse_overwriting, sha256
 
 
 def run_slice(words: list[str]) -> int:
@@ -43,7 +43,8 @@ def run_merge(words: list[str]) -> int:
     """Puts several traces of one kind into one, sorted by arrival."""
     parser = Parser("merge", f"{first_line(run_merge)}\n\n"
                     "NAME is the file's name up to its first dot. Jobs and requests are renamed NAME/ID, always; the tenant (jobs) or\n"
-                    "service becomes NAME/what it was, or NAME when it was empty. Prefix blocks of different traces never match.")
+                    "service becomes NAME/what it was, or NAME when it was empty. Prefix blocks of different traces never match.\n"
+                    f"{IN_MEMORY}")
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path)
     parser.add_argument("--names", help="NAMEs instead, in the order of the files, separated by commas")
     parser.add_argument("--clock", choices=("shared", "start", "calendar"), default="shared",

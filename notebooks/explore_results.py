@@ -25,7 +25,7 @@ from harness.figures.comparisons import against, by_policy, default_baseline, wi
 from harness.figures.results import newest_results, open_results
 from harness.report import draw_all
 from harness.report_tables import paired_grid, policy_grids
-from harness.schema import PREEMPTIONS, RESULT_JOBS, UTILIZATION
+from harness.schema import PREEMPTIONS, RESULT_JOBS, RESULT_REQUESTS, SERVING_UTILIZATION, UTILIZATION, names
 
 folder = newest_results()
 results = with_batch_goodput(open_results(folder))
@@ -33,7 +33,7 @@ print(f"{folder}: {len(results.summary)} cells ended well, {len(results.failed)}
 
 # %% [markdown]
 # ## The summary: one row for each cell
-# First what the cell is (cluster, workload, policy, pinning, seed, overrides), then its metrics.
+# First what the cell is (cluster, of requests their pool, workload, policy, pinning, seed, overrides), then its metrics.
 
 # %%
 results.summary.head(10)
@@ -62,17 +62,20 @@ display(Markdown(paired_grid(results.summary, paired, limit=40).markdown() if le
 
 # %% [markdown]
 # ## The tables of one cell
-# Every job with what became of it, every preemption decision with its victims, and the use of the cluster over time.
+# Every job with what became of it, every preemption decision with its victims, and the use of the cluster over time; or every request, and
+# the use of the pool.
 
 # %%
-cell = results.summary.head(1)
-results.table("jobs", ["job_id", "kind", "gpus", *(c.name for c in RESULT_JOBS)], cell).head(10)
+cell, serves = results.summary.head(1), results.holds("requests") and not results.holds("jobs")
+columns = names(RESULT_REQUESTS) if serves else ["job_id", "kind", "gpus", *names(RESULT_JOBS)]
+results.table("requests" if serves else "jobs", columns, cell).head(10)
 
 # %%
-results.table("preemptions", [c.name for c in PREEMPTIONS], cell).head(10)
+if not serves:
+    display(results.table("preemptions", names(PREEMPTIONS), cell).head(10))
 
 # %%
-results.table("utilization", [c.name for c in UTILIZATION], cell).head(10)
+results.table("utilization", names(SERVING_UTILIZATION if serves else UTILIZATION), cell).head(10)
 
 # %% [markdown]
 # ## Figures

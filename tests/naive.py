@@ -14,7 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from harness import schema
-from naive_policies import POLICIES
+from naive_policies import POLICIES as ORDINARY
+from naive_spot import POLICIES as SPOT
+
+POLICIES = {**ORDINARY, **SPOT}
 
 INF = math.inf
 MODULUS = 2**31 - 1
@@ -22,7 +25,12 @@ CLASS_COLUMNS = ("instances", "gpus", "gpu_milli", "cpus", "memory_mib", "affini
                  "network_domain", "network_mode", "priority")
 DEFAULTS: dict[str, Any] = {
     "pinning": "packed", "grace_s": 0.0, "min_runtime_s": 0.0, "max_evictable": 16, "horizon_s": INF, "seed": 0, "speed": {},
-    "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0,
+    "rank_by": "victims", "alpha": 0.0, "scan": "sampled", "retry_s": 60.0, "power": 100.0, "period_s": 300.0, "limit_1_gpu_s": 3250.0,
+    "limit_2_gpu_s": 7200.0, "quota": "forecast", "quota_share": 0.1, "forecaster": "lin", "p": 0.9, "day_h": 24.0, "week_h": 168.0,
+    "history_h": 672.0, "without": "nothing", "blind": "false",
+    "profile": "mixed", "machine_s": 600.0, "rack_s": 1200.0, "preempt": "consolidate",
+    "quota_by": "equal", "nominal_share": 1.0, "queues_per_cohort": 0.0, "borrowing_limit": 1e9, "within_queue": "never",
+    "reclaim": "never", "fair_sharing": "off",
 }
 
 
@@ -372,7 +380,8 @@ class Look:
         return [
             job for job in self.replay.jobs
             if job.status == "running" and job not in self.gone and self.on(server, [job])
-            and job.row["preemptible"] and job.priority < self.job.priority
+            and job.row["preemptible"] and (job.priority < self.job.priority or self.replay.policy.unbound or (
+                job.priority == self.job.priority and self.replay.policy.outranks(self.job, job)))
             and not self.now - job.start < self.options["min_runtime_s"] and job.evicted_at != self.now
         ]
 
@@ -420,6 +429,7 @@ class Replay:
         self.starts: list[tuple[float, str]] = []
         self.alloc_integral = self.claim_gpu_s = self.grace_gpu_s = 0.0
         self.refresh()
+        self.gone: list[Job] = []
         self.policy = POLICIES[policy](self)
 
     # The state
@@ -458,6 +468,14 @@ class Replay:
 
     # Placement
 
+    @staticmethod
+    def empty(server: Server) -> Free:
+        return Free(server, server.capacity)
+
+    def look(self, job: Job) -> Look:
+        """What the first instance of ``job`` sees, wherever it may go."""
+        return Look(self, job, 0, self.free, list(range(len(self.servers))), [])
+
     def best_fit(self, ask: Ask, sim: list[Free], scope: list[int]) -> int | None:
         """The server with fewest free GPU thousandths among those that fit, the lowest on ties."""
         return min((s for s in scope if sim[s].fits(ask)), key=lambda s: (sum(sim[s].gpus), s), default=None)
@@ -476,6 +494,7 @@ class Replay:
         sim = [free.copy() for free in state]
         claims: list[Hold] = []
         gone: list[Job] = []
+        self.gone = gone
         for position in range(job.instances):
             server, gpu = choose(job, position, sim, scope, claims) if choose else (self.best_fit(job.ask, sim, scope), None)
             if server is None and evict:
@@ -520,7 +539,7 @@ class Replay:
                     self.start(job, claims)
                     return True
             for scope in group if may_evict else []:
-                plan = self.plan(job, self.free, scope, evict=True)
+                plan = self.policy.plan(job, scope)
                 if plan is not None:
                     self.decide(job, *plan)
                     return True
@@ -536,6 +555,7 @@ class Replay:
         job.servers, job.level = [hold.server.index for hold in holds], worst(hold.level for hold in holds)
         job.speed = self.options["speed"].get((job.row["kind"], job.level, self.network_level(holds)), 1.0)
         self.starts.append((self.now, job.row["job_id"]))
+        self.policy.changed(job)
         self.refresh()
 
     def evict(self, job: Job) -> list[Hold]:
@@ -544,6 +564,7 @@ class Replay:
         job.evictions += 1
         job.status, job.evicted_at = "evicted", self.now
         holds, job.holds = job.holds, []
+        self.policy.changed(job)
         return holds
 
     def decide(self, job: Job, claims: list[Hold], victims: list[Job]) -> None:
@@ -552,12 +573,14 @@ class Replay:
         held = [(victim, self.evict(victim)) for victim in victims]
         decision = Decision(self.now, self.now + self.options["grace_s"], job, claims, held, [])
         freed = {hold.server.index for hold in decision.held()}
-        servers = sorted(freed & {hold.server.index for hold in claims})
+        taken = {hold.server.index for hold in claims}
+        servers = sorted(freed & taken | ({min(taken)} if self.policy.unbound else set()))
         assert servers
         elsewhere = sum(hold.gpu_milli for hold in decision.held() if hold.server.index not in servers) / 1000
         for server in servers:
             there = [(victim, [hold for hold in holds if hold.server.index == server]) for victim, holds in held]
-            names = [victim for victim, holds in there if holds]
+            apart = [victim for victim, holds in held if self.policy.unbound and not taken & {hold.server.index for hold in holds}]
+            names = [victim for victim, holds in there if holds or (victim in apart and server == servers[0])]
             holds = [hold for _, holds in there for hold in holds]
             mine = [hold for hold in claims if hold.server.index == server]
             level_victims = self.servers[server].level(set().union(*(hold.nodes for hold in holds)))
@@ -613,7 +636,8 @@ class Replay:
     def finish(self, job: Job) -> None:
         """A job completes, or its end time comes while it runs, waits or claims."""
         self.events += 1
-        if job.status == "running":
+        ran = job.status == "running"
+        if ran:
             whole = job.completes <= self.now
             job.account(self.now, job.duration if whole else job.progress + job.speed * job.ran_for(self.now))
             job.holds = []
@@ -622,11 +646,13 @@ class Replay:
                 self.drop(decision)
         job.status = "finished" if job.attempts else "expired"
         job.finish_time = self.now
+        if ran:
+            self.policy.changed(job)
 
     def arrive(self, job: Job) -> None:
         """A job that an empty cluster cannot hold is rejected; the others wait."""
         self.events += 1
-        empty = [Free(server, server.capacity) for server in self.servers]
+        empty = [self.empty(server) for server in self.servers]
         if self.place_anywhere(job, empty) is None:
             job.status, job.reason = "rejected", "an empty cluster cannot hold it"
         else:
@@ -635,21 +661,31 @@ class Replay:
     # The loop
 
     def run(self) -> None:
+        ticks, alive = 0, 0.0
         while True:
-            now = min([job.next_event for job in self.jobs] + [decision.maturity for decision in self.open], default=INF)
-            if now >= self.options["horizon_s"] or now == INF:
+            coming = min([job.next_event for job in self.jobs] + [decision.maturity for decision in self.open], default=INF)
+            tick = (ticks + 1) * self.policy.period
+            now = min(coming, tick)
+            if now >= self.options["horizon_s"] or now == INF or (coming == INF and now - alive > 24 * 3600):
                 break
+            alive = alive if coming == INF else now
             self.advance(now)
             due = [job for job in self.jobs if job.next_event == now]
             for job in due:
                 if job.status != "not_submitted":
                     self.finish(job)
-            for decision in [decision for decision in self.open if decision.maturity == now]:
+            ended = [decision for decision in self.open if decision.maturity == now]
+            for decision in ended:
                 self.mature(decision)
+            if tick == now:
+                ticks += 1
+                self.events += 1
+                self.policy.tick()
             for job in due:
                 if job.status == "not_submitted":
                     self.arrive(job)
-            self.refresh()
+            if due or ended:
+                self.refresh()
             while self.one_pass():
                 pass
         if self.options["horizon_s"] < INF:
@@ -669,8 +705,9 @@ class Replay:
             if self.attempt(job):
                 changed = True
                 continue
-            if self.policy.speaks(job) and self.now >= job.may_evict_from:
-                failed.add(job.ask_class)
+            if not self.policy.speaks(job) or self.now < job.may_evict_from:
+                continue
+            failed.add(job.ask_class)
             if self.policy.blocked(job):
                 break
         return changed

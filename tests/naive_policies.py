@@ -5,7 +5,7 @@ A policy reads the replay (``self.replay``) and the ``Look`` of a victim search 
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import ceil, exp, floor
+from math import ceil, exp, floor, inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ class Policy:
     """Best fit, in order of submission, never stopped and never evicting."""
 
     preempts = False
+    unbound = False
+    choose: Any = None
+    """Stands in for best fit, see naive.Choose."""
 
     def __init__(self, replay: "Replay") -> None:
         self.replay = replay
@@ -40,6 +43,10 @@ class Policy:
         """Servers of ``scope`` for all instances, or none."""
         return self.replay.place(job, self.replay.free, scope)
 
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        """Claims of all instances and the jobs to evict for them, or None."""
+        return self.replay.plan(job, self.replay.free, scope, True, self.choose)
+
     def speaks(self, job: "Job") -> bool:
         """Whether the failure of ``job`` holds for its whole class."""
         return True
@@ -51,6 +58,21 @@ class Policy:
     def victims(self, look: "Look") -> Found:
         """A server and the jobs to evict there, for one instance that fits nowhere."""
         return None
+
+    def outranks(self, job: "Job", victim: "Job") -> bool:
+        """Whether ``job`` may evict a job of its own priority."""
+        return False
+
+    def changed(self, job: "Job") -> None:
+        """The job has started or stopped to run."""
+
+    @property
+    def period(self) -> float:
+        """Seconds between two ticks."""
+        return inf
+
+    def tick(self) -> None:
+        """Called at every multiple of the period."""
 
 
 class Fifo(Policy):
@@ -98,6 +120,39 @@ class EasyBackfill(Policy):
 
     def speaks(self, job: "Job") -> bool:
         return not self.held_back(job)
+
+
+class ConservativeBackfill(Policy):
+    """Each job of a pass is booked at the earliest time at which the GPUs of the whole cluster are enough."""
+
+    def begin_pass(self) -> None:
+        replay = self.replay
+        self.booked: dict[int, float] = {}
+        self.plan: list[tuple[float, float, float]] = []
+        """(from, until, GPUs) of what runs and what is booked"""
+        self.gpus = sum(sum(free.gpus) for free in replay.free) / 1000
+        for job in replay.jobs:
+            if job.status == "running":
+                end = max(replay.now, job.start + job.restart + (job.estimate - job.progress) / job.speed)
+                self.plan.append((replay.now, min(end, job.end_time), job.gpus))
+                self.gpus += job.gpus
+
+    def start_of(self, job: "Job") -> float:
+        runs, now = job.next_restart + (job.estimate - job.progress), self.replay.now
+        for start in sorted({now, *(end for _, end, _ in self.plan)}):
+            times = [start, *(time for since, _, _ in self.plan for time in [since] if start < time < start + runs)]
+            if all(sum(g for since, end, g in self.plan if since <= time < end) + job.gpus <= self.gpus + 1e-6 for time in times):
+                self.plan.append((start, start + runs, job.gpus))
+                return start
+        raise AssertionError("an accepted job fits an empty cluster")
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        if job.index not in self.booked:
+            self.booked[job.index] = self.start_of(job)
+        return super().place(job, scope) if self.booked[job.index] == self.replay.now else None
+
+    def speaks(self, job: "Job") -> bool:
+        return False
 
 
 class ShortestFirst(Policy):
@@ -245,6 +300,192 @@ class DomainFirstCost(FlexTopo):
         by_index = sorted(victims, key=lambda victim: victim.index)
         cost = sum(victim.gpus * (victim.would_lose(look.now) + victim.row["restart_cost_s"]) for victim in by_index)
         return -self.topology(look, server, victims), cost
+
+
+class Behind(Policy):
+    """Evicts jobs that are behind in the order of the queue; ``measure`` says how far."""
+
+    preempts = True
+
+    def measure(self, job: "Job") -> float:
+        raise NotImplementedError
+
+    def outranks(self, job: "Job", victim: "Job") -> bool:
+        return self.key(victim) > self.key(job)
+
+    def victims(self, look: "Look") -> Found:
+        best = None
+        for server in look.servers:
+            behind = [job for job in look.evictable(server) if self.outranks(look.job, job)]
+            if not look.worth(server, behind, True):
+                continue
+            order = sorted(behind, key=lambda job: (self.measure(job), job.index), reverse=True)
+            n = 0
+            while not look.fits(server, order[:n], True):
+                n += 1
+            look.tried += 2 * n
+            left = order[:n]
+            for job in order[:n][::-1]:
+                fewer = [victim for victim in left if victim is not job]
+                if look.fits(server, fewer, True):
+                    left = fewer
+            rank = -min(map(self.measure, left)), len(left)
+            if best is None or rank < best[0]:
+                best = rank, server, left
+        return best and best[1:]
+
+
+class Tiresias(Behind):
+    def measure(self, job: "Job") -> float:
+        return job.gpus * (job.ran + (self.replay.now - job.start if job.status == "running" else 0.0))
+
+    def key(self, job: "Job") -> Any:
+        options = self.replay.options
+        had = self.measure(job)
+        return 0 if had < options["limit_1_gpu_s"] else 1 if had < options["limit_2_gpu_s"] else 2
+
+    @property
+    def period(self) -> float:
+        return self.replay.options["period_s"]
+
+
+def left(job: "Job", now: float) -> float:
+    """Seconds of work that the job still needs by its estimate."""
+    return job.estimate - job.progress - (job.speed * job.ran_for(now) if job.status == "running" else 0.0)
+
+
+class Srgt(Behind):
+    def measure(self, job: "Job") -> float:
+        return job.gpus * left(job, self.replay.now)
+
+    def key(self, job: "Job") -> Any:
+        return self.measure(job)
+
+
+class Hps(Policy):
+    def key(self, job: "Job") -> Any:
+        waited = self.replay.now - job.submit
+        aging = 2 * min(waited / 1800, 1) if waited >= 300 else 1
+        return -(1 / (1 + left(job, self.replay.now) / 3600) * aging * (1 / (1 + job.gpus / 4)))
+
+
+class Pbs(Policy):
+    def key(self, job: "Job") -> Any:
+        need = left(job, self.replay.now)
+        per_iteration = job.gpus * need / job.estimate
+        if per_iteration < 10:
+            return 0, per_iteration
+        if job.gpus <= 2:
+            return 1, need
+        return (2, job.gpus) if need < 3600 else (3, need)
+
+
+class Sbs(Policy):
+    """The best window of three to five neighbours of one tenant first, then the shortest."""
+
+    def begin_pass(self) -> None:
+        best, self.chosen = -1.0, []
+        tenants: dict[str, list[Job]] = {}
+        for job in self.replay.jobs:
+            tenants.setdefault(job.row["tenant"], [])
+            if job.status == "waiting":
+                tenants[job.row["tenant"]].append(job)
+        for family in tenants.values():
+            for first in range(len(family)):
+                for window in (family[first:first + size] for size in (3, 4, 5) if first + size <= len(family)):
+                    score = self.score(window)
+                    if score > best:
+                        best, self.chosen = score, window
+
+    def score(self, window: list["Job"]) -> float:
+        gpus, hours = [job.gpus for job in window], [left(job, self.replay.now) / 3600 for job in window]
+        if sum(gpus) > 8:
+            return -1.0
+        apart = sum(sum(x * x for x in values) / len(values) - (sum(values) / len(values)) ** 2 for values in (hours, gpus))
+        efficiency = sum(job.estimate / (max(job.gpus, 0.001) * left(job, self.replay.now)) for job in window)
+        return efficiency / len(window) / (1 + apart)
+
+    def key(self, job: "Job") -> Any:
+        return job not in self.chosen, 0.0 if job in self.chosen else left(job, self.replay.now)
+
+
+def room(job: "Job", free: "Free", pinning: str) -> int:
+    """Instances that one server takes one after another, up to 1,024."""
+    free, n = free.copy(), 0
+    while n < 1024 and free.fits(job.ask):
+        free.take(free.pin(job.ask, pinning))
+        n += 1
+    return n
+
+
+class DomainFirstGang(FlexTopo):
+    """A gang's victims are those of the cheapest way to host all of it in the smallest network domain that can: all ways are tried."""
+
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        if job.instances == 1:
+            return super().plan(job, scope)
+        everywhere = len(scope) == len(self.replay.servers)
+        level = job.row["network_domain"] if job.row["network_mode"] != "none" else "none"
+        if level == "none" or (everywhere and job.row["network_mode"] != "required"):
+            level = "cluster"
+        return self.plan_up_to(job, scope, level)
+
+    def plan_up_to(self, job: "Job", scope: list[int], level: str) -> "tuple[list[Hold], list[Job]] | None":
+        """The plan in the smallest domain, up to ``level``, over the whole cluster; None if that is not inside ``scope``."""
+        servers = self.replay.servers
+        ways = [self.ways(job, server.index) for server in servers]
+        for smaller in ("server", "rack", "spine", "cluster"):
+            name = {s.index: s.index if smaller == "server" else 0 if smaller == "cluster" else getattr(s, smaller) for s in servers}
+            best = None
+            for domain in sorted(set(name.values())):
+                inside = [s for s in name if name[s] == domain]
+                for split in self.splits(job.instances, [max(ways[s]) for s in inside]):
+                    chosen = [ways[s][k] for s, k in zip(inside, split, strict=True)]
+                    rank = (sum(way[0] for way in chosen), sum(way[1] for way in chosen), domain, [-k for k in split])
+                    if best is None or rank < best[0]:
+                        best = rank, [(s, k, way[2]) for s, k, way in zip(inside, split, chosen, strict=True)]
+            if best is not None:
+                inside = [s for s in name if name[s] == best[0][2]]
+                return self.carry_out(job, best[1]) if set(inside) <= set(scope) else None
+            if smaller == level:
+                return None
+        return None
+
+    def ways(self, job: "Job", server: int) -> dict[int, tuple]:
+        """The cheapest set to evict on one server to host k instances: k -> (15 - T, priorities, indices, victims)."""
+        look = self.replay.look(job)
+        evictable = sorted(look.evictable(server), key=lambda other: (other.priority, -other.start, other.index))
+        evictable = sorted(evictable[:look.options["max_evictable"]], key=lambda other: other.index)
+        found: dict[int, tuple] = {}
+        for size in range(len(evictable) + 1):
+            for victims in combinations(evictable, size):
+                tier = 15 - T[look.level_victims(server, victims)] if victims else 0
+                way = tier, sum(v.priority + 2**31 for v in victims), [v.index for v in victims]
+                for k in range(min(job.instances, room(job, look.without(server, victims), look.options["pinning"])) + 1):
+                    if k not in found or way < found[k]:
+                        found[k] = way
+        return found
+
+    def splits(self, n: int, most: list[int]) -> "list[list[int]]":
+        if not most:
+            return [[]] if n == 0 else []
+        return [[k, *rest] for k in range(min(n, most[0]) + 1) for rest in self.splits(n - k, most[1:])]
+
+    def carry_out(self, job: "Job", split: list[tuple]) -> "tuple[list[Hold], list[Job]] | None":
+        """Servers that evict come first; each lets its victims go, then takes its instances."""
+        sim, claims, gone = [free.copy() for free in self.replay.free], [], []
+        for server, k, victims in sorted(split, key=lambda part: (not part[2], part[0])):
+            for victim in (self.replay.jobs[index] for index in victims if k):
+                if victim not in gone:
+                    gone.append(victim)
+                    for hold in victim.holds:
+                        sim[hold.server.index].give(hold)
+            for _ in range(k):
+                if not sim[server].fits(job.ask):
+                    return None
+                claims.append(sim[server].pin(job.ask, self.replay.options["pinning"]))
+                sim[server].take(claims[-1])
+        return claims, sorted(gone, key=lambda victim: victim.index)
 
 
 class Packing(Policy):
@@ -416,10 +657,258 @@ class PwrFgd(Fgd):
         return server, (saved if weight == 1000 else grown)[server][1]
 
 
+class Planned(Policy):
+    """Policies that lay out a whole gang beforehand: ``plan`` names the server of each instance, or None."""
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        servers = self.layout(job)
+        if servers is None or not set(servers) <= set(scope):
+            return None
+        return self.replay.place(job, self.replay.free, scope, lambda job, position, sim, scope, claims: (servers[position], None))
+
+    def layout(self, job: "Job") -> list[int] | None:
+        raise NotImplementedError
+
+    def room(self, job: "Job", free: "Free") -> int:
+        return room(job, free, self.replay.options["pinning"])
+
+
+class KueueTas(Planned):
+    def layout(self, job: "Job") -> list[int] | None:
+        replay, level = self.replay, job.row["network_domain"]
+        if job.row["network_mode"] == "none" or job.instances == 1:
+            level = "none"
+        servers = replay.servers
+        names = {"none": [s.index for s in servers], "rack": [s.rack for s in servers], "spine": [s.spine for s in servers]}
+        leaves = {s: self.room(job, free) for s, free in enumerate(replay.free)}
+        rooms = {wish: {d: sum(leaves[s] for s in leaves if names[wish][s] == d) for d in names[wish]} for wish in names}
+        profile = replay.options["profile"]
+        best = profile == "best_fit" or (profile == "mixed" and level != "none")
+        while True:
+            fitting = [d for d in rooms[level] if rooms[level][d] >= job.instances]
+            if fitting:
+                given = {min(fitting, key=lambda d: (rooms[level][d], d)): job.instances}
+                break
+            if level != "none" and job.row["network_mode"] == "required":
+                return None
+            if level in ("none", "spine"):
+                given = self.spread(rooms[level], job.instances, best)
+                break
+            level = "spine"
+        if given is None:
+            return None
+        for lower in {"none": [], "rack": ["none"], "spine": ["rack", "none"]}[level]:
+            inside = {d: n for d, n in rooms[lower].items() if any(names[level][s] in given for s in leaves if names[lower][s] == d)}
+            given, level = self.spread(inside, job.instances, best), lower
+            assert given is not None
+        return [s for s, n in given.items() for _ in range(n)]
+
+    @staticmethod
+    def spread(rooms: dict[int, int], n: int, best: bool) -> dict[int, int] | None:
+        """Who gets how many, in the order in which they are chosen."""
+        order = sorted((d for d in rooms if rooms[d]), key=lambda d: (-rooms[d] if best else rooms[d], d))
+        given: dict[int, int] = {}
+        for d in order:
+            if best and rooms[d] >= n:
+                d = min((e for e in order if e not in given and rooms[e] >= n), key=lambda e: (rooms[e], e))
+            given[d] = min(n, rooms[d])
+            n -= given[d]
+            if not n:
+                return given
+        return None
+
+
+LEVELS = ("server", "rack", "spine", "cluster")
+
+
+class Dally(DomainFirstGang):
+    """Gangs wait for a server, then for a rack, then for nothing; what they wait for they may make by evicting."""
+
+    def held(self, job: "Job") -> bool:
+        """Whether a wider placement than the gang accepts by now is there."""
+        found = self.closest(job, {s: room(job, free, self.replay.options["pinning"]) for s, free in enumerate(self.replay.free)})
+        return found is not None and LEVELS.index(found[0]) > self.accepted(job)
+
+    def accepted(self, job: "Job") -> int:
+        options, waited = self.replay.options, self.replay.now - job.submit
+        level = 0 if waited < options["machine_s"] else 1 if waited < options["machine_s"] + options["rack_s"] else 3
+        servers = self.replay.servers
+        empty = {server.index: min(job.instances, room(job, self.replay.empty(server), options["pinning"])) for server in servers}
+        possible = self.closest(job, empty)
+        least = 3 if possible is None or possible[0] == "spine" else LEVELS.index(possible[0])
+        return max(level, least)
+
+    def closest(self, job: "Job", rooms: dict[int, int]) -> tuple[str, list[int]] | None:
+        """The smallest level with a domain that takes the gang, and the servers of its instances."""
+        servers, n = self.replay.servers, job.instances
+        names = {level: {s.index: s.index if level == "server" else getattr(s, level) for s in servers} for level in LEVELS[:3]}
+        sums = {level: {d: sum(rooms[s] for s in rooms if names[level][s] == d) for d in names[level].values()} for level in names}
+        start = next((level for level in names if max(sums[level].values()) >= n), None)
+        if start is None:
+            given = KueueTas.spread(sums["spine"], n, True)
+            found, start = "cluster", "spine"
+        else:
+            given = {min((d for d in sums[start] if sums[start][d] >= n), key=lambda d: (sums[start][d], d)): n}
+            found = start
+        for level in ("rack", "server"):
+            if given is not None and LEVELS.index(level) < LEVELS.index(start):
+                inside = {d: k for d, k in sums[level].items() if any(names[start][s] in given for s in rooms if names[level][s] == d)}
+                given, start = KueueTas.spread(inside, n, True), level
+        return None if given is None else (found, [s for s, k in given.items() for _ in range(k)])
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        if job.instances == 1:
+            return super().place(job, scope)
+        found = self.closest(job, {s: room(job, free, self.replay.options["pinning"]) for s, free in enumerate(self.replay.free)})
+        if found is None or not set(found[1]) <= set(scope) or LEVELS.index(found[0]) > self.accepted(job):
+            return None
+        return self.replay.place(job, self.replay.free, scope, lambda job, position, sim, scope, claims: (found[1][position], None))
+
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        if job.instances == 1 or self.replay.options["preempt"] == "never":
+            return None
+        wish, mode = job.row["network_domain"], job.row["network_mode"]
+        free = "none" in (wish, mode) or (len(scope) == len(self.replay.servers) and mode != "required")
+        return self.plan_up_to(job, scope, LEVELS[min(self.accepted(job), 3 if free else LEVELS.index(wish))])
+
+    def speaks(self, job: "Job") -> bool:
+        return job.instances == 1 or not self.held(job)
+
+
+class Kueue(Policy):
+    """Queues with quotas in cohorts; amounts in GPU thousandths."""
+
+    preempts = unbound = True
+
+    def __init__(self, replay: "Replay") -> None:
+        super().__init__(replay)
+        options, jobs = replay.options, replay.jobs
+        self.tenants = list(dict.fromkeys(job.row["tenant"] for job in jobs))
+        everything = 1000 * sum(len(server.gpu_numa) for server in replay.servers)
+        asked = [sum(job.gpus * job.duration for job in jobs if job.row["tenant"] == t) for t in self.tenants]
+        equal = [1 / len(self.tenants)] * len(self.tenants)
+        shares = [a / max(sum(asked), 1e-300) for a in asked] if options["quota_by"] == "demand" else equal
+        self.nominal = [floor(options["nominal_share"] * (share * everything)) for share in shares]
+        per = options["queues_per_cohort"]
+        self.cohort = [0 if per == 0 else q // per for q in range(len(shares))]
+
+    def queue(self, job: "Job") -> int:
+        return self.tenants.index(job.row["tenant"])
+
+    def ask(self, job: "Job") -> int:
+        return job.instances * job.ask.gpus * job.ask.gpu_milli
+
+    def used(self, gone: "Sequence[Job]" = ()) -> list[int]:
+        claiming = [decision.job for decision in self.replay.open if decision.claiming]
+        holders = [job for job in self.replay.jobs if job.status == "running" and job not in gone] + claiming
+        return [sum(self.ask(job) for job in holders if self.queue(job) == q) for q in range(len(self.nominal))]
+
+    def fits_quota(self, job: "Job", used: list[int]) -> bool:
+        q, more = self.queue(job), self.ask(job)
+        mates = [p for p in range(len(used)) if self.cohort[p] == self.cohort[q]]
+        if used[q] + more > self.nominal[q] * (1 + self.replay.options["borrowing_limit"]):
+            return False
+        return more <= sum(self.nominal[p] - used[p] for p in mates)
+
+    def share(self, q: int, used: list[int], more: int) -> int:
+        lendable = sum(n for p, n in enumerate(self.nominal) if self.cohort[p] == self.cohort[q])
+        return 1000 * max(0, used[q] + more - self.nominal[q]) // max(lendable, 1)
+
+    def key(self, job: "Job") -> Any:
+        q, used = self.queue(job), self.used()
+        if self.replay.options["fair_sharing"] == "on":
+            return self.share(q, used, self.ask(job)), -job.priority
+        return used[q] + self.ask(job) > self.nominal[q], -job.priority
+
+    def speaks(self, job: "Job") -> bool:
+        return False
+
+    def place(self, job: "Job", scope: list[int]) -> "list[Hold] | None":
+        return super().place(job, scope) if self.fits_quota(job, self.used()) else None
+
+    def plan(self, job: "Job", scope: list[int]) -> "tuple[list[Hold], list[Job]] | None":
+        """All victims go for the first instance; the others are placed by best fit."""
+        replay = self.replay
+        return replay.plan(job, replay.free, scope, True, lambda job, position, sim, scope, claims: (
+            replay.best_fit(job.ask, sim, scope) if position else None, None))
+
+    def victims(self, look: "Look") -> Found:
+        if look.gone:
+            return None
+        job, options = look.job, look.options
+        q, used = self.queue(job), self.used()
+        fair, under = options["fair_sharing"] == "on", used[q] + self.ask(job) <= self.nominal[q]
+        order = [other for server in look.servers for other in look.evictable(server) if other.holds[0].server.index == server]
+        order = [other for other in dict.fromkeys(order) if self.may_take(job, other, used, fair or under)]
+        order.sort(key=lambda other: (self.queue(other) == q, other.priority, -other.start, other.index))
+        if fair:
+            found = self.by_share(look, order)
+        else:
+            found = (self.in_order(look, order, False) if under else None) or self.in_order(look, order, True)
+        if not found:
+            return None
+        for victim in found[-2::-1]:
+            fewer = [other for other in found if other is not victim]
+            if self.admissible(look, fewer):
+                found = fewer
+        frees = {s: self.after(look, s, found) for s in look.servers}
+        server = min((s for s in frees if frees[s].fits(job.ask)), key=lambda s: (sum(frees[s].gpus), s))
+        return server, found
+
+    def may_take(self, job: "Job", other: "Job", used: list[int], others: bool) -> bool:
+        options, p, q = self.replay.options, self.queue(other), self.queue(job)
+        if p == q:
+            newer = other.priority == job.priority and (other.submit, other.index) > (job.submit, job.index)
+            return options["within_queue"] != "never" and (
+                other.priority < job.priority or (options["within_queue"] == "lower_or_newer_equal" and newer))
+        lent = others and self.cohort[p] == self.cohort[q] and used[p] > self.nominal[p]
+        return lent and (options["reclaim"] == "any" or (options["reclaim"] == "lower_priority" and other.priority < job.priority))
+
+    def after(self, look: "Look", server: int, gone: "Sequence[Job]") -> "Free":
+        return look.without(server, gone)
+
+    def admissible(self, look: "Look", gone: "Sequence[Job]") -> bool:
+        look.tried += 1
+        rooms = sum(min(look.job.instances, room(look.job, self.after(look, s, gone), look.options["pinning"])) for s in look.servers)
+        return self.fits_quota(look.job, self.used(gone)) and rooms >= look.job.instances
+
+    def in_order(self, look: "Look", order: "list[Job]", own_only: bool) -> "list[Job] | None":
+        gone: list[Job] = []
+        for other in order:
+            p = self.queue(other)
+            if p != self.queue(look.job) and (own_only or self.used(gone)[p] <= self.nominal[p]):
+                continue
+            gone.append(other)
+            if self.admissible(look, gone):
+                return gone
+        return None
+
+    def by_share(self, look: "Look", order: "list[Job]") -> "list[Job] | None":
+        gone: list[Job] = []
+        q, more = self.queue(look.job), self.ask(look.job)
+        for final in (True, False):
+            again = []
+            while order:
+                used = self.used(gone)
+                p = min({self.queue(other) for other in order}, key=lambda p: (-self.share(p, used, 0), p))
+                other = next(other for other in order if self.queue(other) == p)
+                order.remove(other)
+                mine, theirs, after = self.share(q, used, more), self.share(p, used, 0), self.share(p, used, -self.ask(other))
+                if p == q or (used[p] > self.nominal[p] and (mine <= after if final else mine < theirs)):
+                    gone.append(other)
+                    if self.admissible(look, gone):
+                        return gone
+                else:
+                    again.append(other)
+            order = again
+        return None
+
+
 POLICIES: dict[str, type[Policy]] = {
-    "fifo": Fifo, "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
+    "fifo": Fifo, "conservative_backfill": ConservativeBackfill, "tiresias": Tiresias, "srgt": Srgt, "hps": Hps, "pbs": Pbs, "sbs": Sbs,
+    "fifo_backfill": Policy, "easy_backfill": EasyBackfill, "sjf": ShortestFirst, "priority": Priority,
     "random_victim": RandomVictim, "godel": Godel, "kubernetes": Kubernetes, "volcano_topology": VolcanoTopology,
     "flextopo_exhaustive": FlexTopo, "flextopo_imp": FlexTopoImp, "domain_first": FlexTopo, "domain_first_cost": DomainFirstCost,
     "random_fit": RandomFit, "dotprod": DotProd, "clustering": Clustering, "packing": Packing, "bestfit": BestFit, "fgd": Fgd,
-    "pwr_fgd": PwrFgd,
+    "pwr_fgd": PwrFgd, "kueue_tas": KueueTas, "domain_first_gang": DomainFirstGang, "dally": Dally, "kueue": Kueue,
 }

@@ -48,11 +48,19 @@ def make_sweep(
     return folder
 
 
+def write_summary(folder: Path, rows: Sequence[dict]) -> Path:
+    """Writes a results folder that has these rows of a summary (policy, seed, overrides, metrics) and no tables of cells."""
+    folder.mkdir(parents=True)
+    whole = [{**LABELS, **row, "cell": f"c{i}", "jobs": 1, "status": "ok", "error": None} for i, row in enumerate(rows)]
+    write_table(pa.Table.from_pylist(whole), folder / "summary.parquet")
+    return folder
+
+
 def write_cell(folder: Path, row: dict, n: int) -> dict[str, float | None]:
     """Writes the tables of one cell and returns its metrics."""
     shape = np.random.default_rng([row["seed"], 1])
     rng = np.random.default_rng([row["seed"], *row["policy"].encode()])
-    load = float(row.get("workload.batch_load") or row.get("workload.load") or 1.0)
+    load = float(row.get("workload.batch_load") or row.get("workload.load") or row.get("load") or 1.0)
     jobs, preemptions, utilization = job_table(shape, rng, row, n, load), decision_table(rng, row, n // 3), usage_table(rng, load)
     for name, table in (("jobs", jobs), ("preemptions", preemptions), ("utilization", utilization)):
         write_table(table, folder / f"{name}.parquet")
@@ -123,7 +131,8 @@ def usage_table(rng: np.random.Generator, load: float) -> pa.Table:
 def metrics_of(jobs: pa.Table, preemptions: pa.Table, utilization: pa.Table) -> dict[str, float | None]:
     """The main metrics, by the plainest arithmetic; None for what only decisions have."""
     j, p = jobs.to_pandas(), preemptions.to_pandas()
-    found: dict[str, float | None] = {"jobs": len(j), "jobs_finished": (j["status"] == "finished").sum(), "decisions": len(p)}
+    found: dict[str, float | None] = {"jobs": len(j), "jobs_finished": (j["status"] == "finished").sum(),
+                                         "jobs_rejected": 0, "decisions": len(p)}
     if len(p):
         ran = p["ran"].mean()
         found |= {
@@ -135,7 +144,8 @@ def metrics_of(jobs: pa.Table, preemptions: pa.Table, utilization: pa.Table) -> 
     found |= {"gpu_busy_mean": np.mean(utilization["gpu_busy"]) / GPUS, "makespan_s": j["finish_time"].max(), "wait_s_censored": 0}
     for kind, rows in j.groupby("kind"):
         found |= {f"wait_s_mean_{kind}": rows["wait_s"].mean(), f"wait_s_p99_{kind}": rows["wait_s"].quantile(0.99),
-                  f"jct_s_mean_{kind}": rows["jct_s"].mean()}
+                  f"jct_s_mean_{kind}": rows["jct_s"].mean(), f"queue_s_mean_{kind}": rows["queue_s"].mean(),
+                  f"goodput_gpu_s_{kind}": rows["goodput_gpu_s"].sum()}
     return {k: float(v) for k, v in found.items() if v is not None}
 
 

@@ -12,17 +12,16 @@ from harness.claims import HOLDS, NOT, PARTLY, SKIPPED
 from harness.figures import packing_curve, power_curve
 from harness.figures.settings import NotDrawn
 from harness.tables import write_table
+from synthetic_results import write_summary
 
 
 def results(folder: Path, cells: list[dict], arrivals: list[pa.Table]) -> Path:
     """A results folder with these rows of the summary and tables of arrivals."""
-    folder.mkdir(parents=True)
+    same = {"cluster": "openb", "workload": "packing", "pinning": "first_free"}
+    write_summary(folder, [{**same, **cell} for cell in cells])
     for i, table in enumerate(arrivals):
         (folder / f"c{i}").mkdir()
         write_table(table, folder / f"c{i}/arrivals.parquet")
-    same = {"cluster": "openb", "workload": "packing", "pinning": "first_free"}
-    rows = [{**same, **cell, "cell": f"c{i}", "jobs": 1, "status": "ok", "error": ""} for i, cell in enumerate(cells)]
-    write_table(pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False), folder / "summary.parquet")
     return folder
 
 

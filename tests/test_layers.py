@@ -25,8 +25,8 @@ class Layer(NamedTuple):
 
 BASE = ("harness.schema", "harness.errors", "harness.tables")
 COMPILED = ("harness.jit", "harness.policy_files")
-READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "packing", "fragmentation", "power", "routing", "speed",
-             "gangs")
+READ_ONLY = ("state", "fit", "preempt", "sourcing", "domain_search", "reservation", "rollup", "gang_search", "admission", "packing",
+             "fragmentation", "power", "service", "quota", "spot", "routing", "speed", "gangs")
 """What a policy may see of its own side: the state's names, predicates over it, and searches that only read it."""
 
 RECORDS = tuple(f"harness.{side}.{module}" for side in ("cluster", "serving") for module in ("outcome", "log", "state"))
@@ -48,13 +48,15 @@ LAYERS = (
     Layer("harness.cluster.policies", may=("harness.schema", *COMPILED, *(f"harness.cluster.{m}" for m in READ_ONLY))),
     Layer("harness.serving", may=(*BASE, *COMPILED, "harness.topology"), never=("harness.serving.policies",)),
     Layer("harness.serving.policies", may=("harness.schema", *COMPILED, *(f"harness.serving.{m}" for m in READ_ONLY))),
-    Layer("harness.metrics", may=(*BASE, "harness.topology", "harness.cluster.fragmentation", "harness.cluster.power", *RECORDS)),
+    Layer("harness.metrics", may=(*BASE, "harness.topology", "harness.cluster.admission", "harness.cluster.fragmentation",
+                                  "harness.cluster.power", "harness.serving.tokens", *RECORDS)),
     Layer("harness.figures", may=(*BASE, "harness.metrics")),
     Layer("harness.app", may=("harness",)),
     Layer("harness.sweeping", may=("harness",)),
     Layer("harness.__main__", may=("harness",)),
     Layer("tests.naive", may=("harness.schema",)),
     Layer("tests.naive_policies", may=("harness.schema",)),
+    Layer("tests.naive_spot", may=("harness.schema",)),
 )
 EVERYTHING_ELSE = Layer("any other module", may=("harness",), never=("harness.app",))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -38,6 +39,24 @@ def test_commands_work_in_the_order_of_the_page(folder: Path):
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.compiled
+def test_the_real_azure_trace_is_replayed_from_the_page_alone(shared_traces: Path, tmp_path: Path):
+    """17,754 of its 19,366 requests have at most 4,096 tokens; four replicas serve them all, under both policies."""
+    block = next(block for block in blocks("sh") if "azure-llm" in block)
+    (tmp_path / "AzureLLMInferenceTrace_conv.csv").symlink_to(shared_traces / "azure-llm-2023" / "AzureLLMInferenceTrace_conv.csv")
+    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    for command in block.splitlines():
+        program, _, rest = command.partition(" ")
+        script = f'"{sys.executable}" -m {MODULES[program]} {rest}'
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    summary = pq.read_table(tmp_path / "results" / "runs" / "azure" / "summary.parquet")
+    assert sorted(summary["policy"].to_pylist()) == ["fcfs", "srpt"] and set(summary["cluster"].to_pylist()) == {"a100_llama8b"}
+    assert summary["requests"].to_pylist() == summary["requests_finished"].to_pylist() == [17_754] * 2
+    page = (tmp_path / "results" / "runs" / "azure" / "report.html").read_text(encoding="utf-8")
+    assert "within" in page and "a100_llama8b, requests" in page and "preemption decision" not in page
 
 
 def test_the_policy_of_the_page_is_short():

@@ -93,3 +93,11 @@ def test_runs_of_steps_give_the_same_bits_as_single_steps(policy: str):
         for field in ("used_s", "ordinal", "used", "context"):
             assert (one.state.shown.replicas[field] == other.state.shown.replicas[field]).all()
         assert one.state.shown.requests.tobytes() == other.state.shown.requests.tobytes()
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_what_comes_at_the_end_of_a_step_is_in_the_next(skip: bool):
+    """Steps of 1 s. The request of 3 s finds a place, since the step that ends then is the second request's last."""
+    where = pool(step_time={"name": "second", "kind": "max_kv", "c0_s": 1.0}, replicas=1, batch=2, skip_ahead=skip)
+    requests = play([(0, 10, 2), (1, 10, 9), (3, 10, 1), (3, 10, 1)], where).state.shown.requests
+    assert requests.start.tolist() == [0.0, 1.0, 3.0, 4.0]

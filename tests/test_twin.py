@@ -14,9 +14,8 @@ import naive
 from builders import job, server
 from harness.cluster.hooks import policy_names
 from harness.jit import JIT
-from naive_policies import POLICIES
 from twin import complaint, report, shrunk
-from worlds import World, world, worlds
+from worlds import World, world, world_for, worlds
 
 POLICY = pytest.mark.parametrize("policy", policy_names())
 IN_DEFAULT_RUN, IN_LONG_RUN = 60 if JIT else 6, 1000
@@ -25,12 +24,12 @@ IN_DEFAULT_RUN, IN_LONG_RUN = 60 if JIT else 6, 1000
 def agree(policy: str, seeds: range) -> None:
     """Fails with the shrunk form of the first of the worlds on which the two differ."""
     for seed in seeds:
-        if complaint(world(seed), policy):
-            pytest.fail(f"world {seed}, {report(world(seed), policy)}", pytrace=False)
+        if complaint(world_for(policy, seed), policy):
+            pytest.fail(f"world {seed}, {report(world_for(policy, seed), policy)}", pytrace=False)
 
 
 def test_every_policy_has_a_twin():
-    assert set(policy_names()) == set(POLICIES)
+    assert set(policy_names()) == set(naive.POLICIES)
 
 
 NAMED = [("godel", 27), ("kubernetes", 35), ("volcano_topology", 90), ("random_victim", 6), ("flextopo_exhaustive", 11),

@@ -15,7 +15,8 @@ from harness.tables import validate
 from harness.workload import common, paper_mix
 from workload_helpers import CONF, SD, column, servers
 
-SMALL = {"paper_mix": {"preemptors": 60}, "diurnal": {"days": 1.0}, "spot": {"days": 4.0, "history_days": 1.0, "max_gang_share": 1.0}}
+SMALL = {"paper_mix": {"preemptors": 60}, "diurnal": {"days": 1.0}, "spot": {"days": 4.0, "history_days": 1.0, "max_gang_share": 1.0},
+         "gangs": {"jobs": 60}}
 
 
 # Every generator
@@ -71,13 +72,15 @@ def other(value: Any, key: str) -> Any:
         "hp_day": [0.1, 0.1], "spot_day": [0.1, 0.1], "hp_long_duration_s": [1e5, 1e6], "spot_duration": [7.0, 1.0, 1e5],
         "hp_short_durations": [[1, 60, 1.0]], "hp_short_sizes": {"1x1": 1.0}, "hp_long_sizes": {"1x1": 1.0}, "spot_sizes": {"1x1": 1.0},
         "spot_restart_cost_s": [1.0, 2.0], "max_gang_share": 0.5, "spot_checkpoint_interval_s": 60.0,
+        "instances": [1, 2, 4, 8, 16, 24], "instance_weights": [1, 1, 1, 1, 1, 1], "network_domain": "rack", "network_mode": "required",
+        "tenants": 3,
     }
     if key in special:
         return special[key]
     return not value if isinstance(value, bool) else value * 0.5 if isinstance(value, float) and value else value + 1
 
 
-TOGETHER = {"batch_card_weights": {"batch_cards": [1, 2]}, "online_card_weights": {"online_cards": [1, 2]},
+TOGETHER = {"batch_card_weights": {"batch_cards": [1, 2]}, "online_card_weights": {"online_cards": [1, 2]}, "tenant_skew": {"tenants": 3},
             "training_network_domain": {"training_network_mode": "preferred"}, "weekend_factor": {"start_weekday": 5},
             "noise_time_s": {"noise": 0.3}}
 """What else must be set for a parameter to matter."""

@@ -272,8 +272,7 @@ def composed(name: str) -> dict[str, Any]:
     return {**yaml.safe_load((CONF / "trace.yaml").read_text()), **section}
 
 
-@pytest.mark.parametrize("name", sorted(f.stem for f in CONF.glob("*.yaml")
-                                        if f.stem not in workload.generators() and not f.stem.endswith("_fitted")))
+@pytest.mark.parametrize("name", sorted(f.stem for f in CONF.glob("*.yaml") if "defaults" in yaml.safe_load(f.read_text())))
 def test_a_composition_sets_known_parameters(name: str):
     section = composed(name)
     assert workload.parameters(section["generator"], section).path == f"traces/imported/{name}.parquet"

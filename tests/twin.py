@@ -22,7 +22,7 @@ SUMS = ("goodput_gpu_s", "lost_gpu_s", "restart_gpu_s", "shortfall_gpu_s", "grac
 OUTSIDE = ("search_wall_us", "servers_scanned", "reason")
 """Columns that the twin does not have: wall-clock time, the cost of the engine's own search, and the wording of a reason."""
 
-OTHER_SETS = ("domain_first", "domain_first_cost")
+OTHER_SETS = ("domain_first", "domain_first_cost", "domain_first_gang", "dally")
 """Policies whose point is to try other sets than the exhaustive search that stands for them in the twin."""
 
 

@@ -25,7 +25,10 @@ def world(seed: int) -> World:
     """(jobs, servers, options) of the world ``seed``: rows of ``schema.JOBS``, server dicts and options of ``naive.replay``."""
     rng = Random(seed)
     servers = _servers(rng)
-    return _jobs(rng, servers), servers, _options(rng)
+    jobs, options = _jobs(rng, servers), _options(rng)
+    for row in jobs:
+        row["tenant"] = rng.choice(("a", "b", "b", "c"))
+    return jobs, servers, options
 
 
 def _maybe(rng: Random, share: float, value: Any, otherwise: Any) -> Any:
@@ -146,8 +149,39 @@ def _options(rng: Random) -> dict[str, Any]:
         "horizon_s": _maybe(rng, 0.25, float(rng.randint(1, 60)), float("inf")), "seed": rng.randint(0, 1000), "speed": speed,
         "rank_by": _maybe(rng, 0.7, "victims", "assigned"), "alpha": rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         "scan": _maybe(rng, 0.7, "sampled", "all"), "retry_s": rng.choice((60.0, 60.0, 4.0, 0.0)),
-        "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)),
+        "power": rng.choice((100.0, 50.0, 500.0, 0.0, 1000.0)), "period_s": rng.choice((300.0, 300.0, 600.0)),
+        "limit_1_gpu_s": rng.choice((3250.0, 1024.0)), "limit_2_gpu_s": rng.choice((7200.0, 20480.0)),
+        "quota": _maybe(rng, 0.6, "forecast", rng.choice(("none", "constant"))), "quota_share": rng.choice((0.25, 0.5, 0.75)),
+        "forecaster": _maybe(rng, 0.5, "lin", rng.choice(("last", "seasonal", "oracle"))), "p": rng.choice((0.9, 0.5)),
+        "day_h": rng.choice((1.0, 2.0)), "week_h": 3.0, "history_h": rng.choice((9.0, 672.0)),
+        "without": _maybe(rng, 0.5, "nothing", rng.choice(("order", "victims", "placement"))),
+        "blind": _maybe(rng, 0.5, "true", "false"),
+        "profile": rng.choice(("mixed", "best_fit", "least_free")),
+        "machine_s": rng.choice((0.0, 2.0, 5.0, 600.0)), "rack_s": rng.choice((0.0, 3.0, 10.0, 600.0)),
+        "preempt": _maybe(rng, 0.7, "consolidate", "never"),
+        "quota_by": _maybe(rng, 0.7, "equal", "demand"), "nominal_share": rng.choice((1.0, 1.0, 0.75, 0.5)),
+        "queues_per_cohort": rng.choice((0.0, 0.0, 1.0, 2.0)), "borrowing_limit": rng.choice((1e9, 1e9, 0.5, 0.0)),
+        "within_queue": rng.choice(("never", "lower_priority", "lower_or_newer_equal")),
+        "reclaim": rng.choice(("never", "lower_priority", "any")),
+        "fair_sharing": _maybe(rng, 0.6, "off", "on"),
     }
+
+
+TIMES = ("submit_time", "duration", "duration_estimate_s", "end_time", "checkpoint_interval_s", "restart_cost_s")
+LONG_WORLDS = ("tiresias", "hps", "sbs", "gfs", "yarn_cs", "lyra", "chronus")
+"""Policies whose own times are minutes and hours."""
+
+
+def world_for(policy: str, seed: int) -> World:
+    """``world(seed)``; for a policy whose own times are minutes and hours all its times are 512 times as long."""
+    jobs, servers, options = world(seed)
+    if policy not in LONG_WORLDS:
+        return jobs, servers, options
+    jobs = [{**row, **{name: 512 * row[name] for name in TIMES if row[name] is not None}} for row in jobs]
+    options = {**options, **{name: 512 * options[name] for name in ("grace_s", "min_runtime_s", "horizon_s", "retry_s")}}
+    if seed % 8:  # else a day of ticks without anything follows
+        options["horizon_s"] = min(options["horizon_s"], 512 * 60.0)
+    return jobs, servers, options
 
 
 def show(jobs: list[dict[str, Any]], servers: list[dict[str, Any]], options: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from harness.bench.cells import cells
 from harness.bench.commands import commands, profile
 from harness.bench.imports import imports, large_request_imports, request_imports
-from harness.bench.large import large
+from harness.bench.large import large, large_served
 from harness.bench.machine import machine
 from harness.bench.models import PEERS
 from harness.bench.page import grid, page
@@ -27,7 +27,7 @@ from harness.bench.placements import placements
 from harness.bench.replays import fifo, growth, referees
 from harness.bench.rows import Row, render
 from harness.bench.searches import searches, wide_searches
-from harness.bench.serving import serving
+from harness.bench.serving import beside_sched_sim, serving
 from harness.bench.sizes import QUICK, Sizes
 from harness.bench.suites import suites, unmeasured
 from harness.errors import BadInput
@@ -61,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description="Measures speed and memory against the budgets.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look at the table, no verdict on the budgets")
     parser.add_argument("--long", action="store_true", help="also time the test suite and every paper experiment on a fresh checkout")
-    parser.add_argument("--large", action="store_true", help="only the traces that are streamed: replay of 100 million jobs and import of "
-                        "100 million requests (2 million each with --quick)")
+    parser.add_argument("--large", action="store_true", help="only the traces that are streamed: replay of 100 million jobs and of 20 "
+                        "million requests, and import of 100 million requests (half a million to 2 million each with --quick)")
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"where the same goes as JSON (default: {JSON}, of peers {PEERS_JSON})")
     among = parser.add_argument_group("other simulators")
     among.add_argument("--peers", action="store_true", help="only compare with other simulators, on the whole common workload")
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.peers:
             return run_peers(sizes, options.json or PEERS_JSON, options.helios, options.limit, options.markdown, options.traces)
-        sections = (large, large_request_imports) if options.large else (*SECTIONS, suites if options.long else unmeasured)
+        sections = (large, large_served, large_request_imports) if options.large else (*SECTIONS, suites if options.long else unmeasured)
         return run(sizes, options.json or JSON, sections)
     except BadInput as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -108,7 +108,7 @@ def run_peers(sizes: Sizes, file: Path, helios: Path | None, limit_s: float, mar
         return section
 
     names = traces or (list(TRACES) if sizes == Sizes() else ["T1"])
-    found = measure(sizes, (*map(on, names), profile))
+    found = measure(sizes, (*map(on, names), profile, beside_sched_sim))
     distances = measure(replace(sizes, jobs=sizes.command_jobs, repeats=3 * sizes.repeats), (fifo,))
     _show(about, sizes, [*found, *distances])
     for _, mine in groupby(measured, key=lambda one: one.trace):

@@ -28,11 +28,13 @@ def commands(sizes: Sizes, folder: Path) -> Iterator[Row]:
     yield Row("import of the package and start of a cell", tiny.wall_s, "s", START_TARGET_S, "<=", True, _processor(tiny))
     libraries = best_cost([sys.executable, "-c", LIBRARIES], sizes.repeats)
     yield Row("of that, importing the libraries alone", libraries.wall_s, "s", of_machine=True, detail=_processor(libraries))
-    for jobs, label, target in ((sizes.command_jobs, "T4", COMMAND_TARGET_S), (sizes.jobs, "FIFO", FIFO_TARGET_S)):
+    for label, jobs, servers, target in (("T4", sizes.command_jobs, sizes.servers, COMMAND_TARGET_S),
+                                         ("FIFO", sizes.jobs, sizes.servers, FIFO_TARGET_S),
+                                         ("FIFO", sizes.jobs, sizes.full_servers, FIFO_TARGET_S)):
         path = folder / f"{label}.parquet"
         write_table(common_trace(jobs, sizes.servers), path)
-        whole, manifest = harness_cell(folder, sizes.repeats, "workload=trace", f"workload.path={path}", f"cluster.servers={sizes.servers}")
-        what = f"{label}: {jobs:,} jobs, {sizes.servers:,} servers: whole command"
+        whole, manifest = harness_cell(folder, sizes.repeats, "workload=trace", f"workload.path={path}", f"cluster.servers={servers}")
+        what = f"{label}: {jobs:,} jobs, {servers:,} servers: whole command"
         yield Row(what, whole.wall_s, "s", target, "<=", True,
                   f"{_processor(whole)}; {manifest['wall_s']:.2f} s of it the cell, {manifest['replay_wall_s']:.2f} s the replay")
         yield Row(f"{what}, peak memory", whole.peak_mib, "MiB", FIFO_TARGET_MIB if label == "FIFO" else None)

@@ -70,7 +70,7 @@ def timed(trace: pa.Table, cluster: Cluster, policy_name: str = "fifo", rules: R
     view, outcome, run_s, cpu_s = read_only(state), engine.FULL, 0.0, 0.0
     own = policy.own(view, requests, cluster)
     queue, pending, log, where = engine.fresh(state)
-    rest: tuple[Any, ...] = (*policy.hooks, np.array(policy.defined), policy.period_s, 2**62)
+    rest: tuple[Any, ...] = (*policy.hooks, np.array(policy.defined), policy.dynamic, policy.period_s, 2**62)
     build_s = time.perf_counter() - began
     while outcome == engine.FULL:
         began, used = time.perf_counter(), time.process_time()

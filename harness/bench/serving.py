@@ -60,7 +60,7 @@ def serving(sizes: Sizes, folder: Path) -> Iterator[Row]:
     single = min(_timed(trace, pool_of(skip_ahead=False), policy)[1] for _ in range(sizes.repeats))
     skipped = min(_timed(trace, where, policy)[1] for _ in range(sizes.repeats))
     yield Row("step by step over runs of steps at once, same result", single / skipped, "x", detail="processor time")
-    yield from _sched_sim(sizes, policy)
+    yield from beside_sched_sim(sizes, folder)
 
 
 def _timed(trace: pa.Table, where: Pool, policy: Any) -> tuple[float, float, int]:
@@ -70,9 +70,9 @@ def _timed(trace: pa.Table, where: Pool, policy: Any) -> tuple[float, float, int
     return time.perf_counter() - began, time.process_time() - cpu, int(outcome.log.size[0])
 
 
-def _sched_sim(sizes: Sizes, policy: Any) -> Iterator[Row]:
-    """sched-sim has one engine: the requests of one replica of four."""
-    trace = requests_like_azure(sizes.serving_s / 4, 0.25)
+def beside_sched_sim(sizes: Sizes, folder: Path) -> Iterator[Row]:
+    """Both on the same requests: sched-sim has one engine, so those of one replica of four."""
+    trace, policy = requests_like_azure(sizes.serving_s / 4, 0.25), load_policy("fcfs")
     what = f"{trace.num_rows:,} requests, 1 replica"
     if find_spec("sched_sim") is None:
         yield Row(f"{what}: sched-sim", None, detail="not installed")

@@ -134,7 +134,7 @@ def _unjudged(requests: "Requests", cluster: Cluster, rules: Rules) -> View:
     held.newest = -np.inf
     view = View(
         np.array([0.0, rules.horizon_s, rules.grace_s, rules.min_runtime_s, 60.0]),
-        np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning)]),
+        np.array([0, rules.seed, 0, 0, 0, len(servers), rules.max_evictable, schema.PINNINGS.index(rules.pinning), 0, 0]),
         rules.speeds(), shapes, domain, largest, gpu_numa, shape_cores, classes,
         records((len(classes), len(shapes)), ON_SHAPE), ranks, no_jobs(0), servers, np.zeros(len(servers), np.int64),
         np.zeros((len(servers), gpu_numa.shape[1]), np.int64), shape_cores[servers.shape_id], held, bucket, bucket_size,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.cluster.fit import HOLD, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
+from harness.cluster.fit import HOLD, PASS_OVER, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
 from harness.cluster.ledger import (
     change_share,
     enter_evictable,
@@ -47,12 +47,13 @@ from harness.cluster.log import (
     add_victim,
     has_room,
 )
-from harness.cluster.preempt import FIRST_VICTIM, SERVER_FOUND, SERVERS_CAPPED, SERVERS_SCANNED, SETS_TRIED, evictable
+from harness.cluster.preempt import FIRST_VICTIM, SERVER_FOUND, SERVERS_CAPPED, SERVERS_SCANNED, SETS_TRIED, evictable, rival
 from harness.cluster.queue import GRACE_END, HELD, VERSION, schedule
 from harness.cluster.state import (
     ANYWHERE,
     CLAIMING,
     DECISIONS,
+    EVICTING,
     GRACE_S,
     GUARANTEED,
     INSTANCE,
@@ -62,6 +63,7 @@ from harness.cluster.state import (
     RUNNING,
     SCOPE_FROM,
     SCOPE_TO,
+    UNBOUND,
     WAITING,
     Array,
     Table,
@@ -122,7 +124,7 @@ FAULTS = {
     BAD_COUNT: "names no victims, or more than there are jobs",
 }
 
-STARTED, CLAIMED, FAILED, HELD_BACK, FAULTY, NO_ROOM = 1, 2, 3, 4, 5, 6
+STARTED, CLAIMED, FAILED, HELD_BACK, FAULTY, NO_ROOM, PASSED_OVER = 1, 2, 3, 4, 5, 6, 7
 """What came of a job's turn. NO_ROOM: nothing yet, since the log is full."""
 
 
@@ -139,32 +141,40 @@ def new_pending(view: View) -> Pending:
 
 
 @inlined
-def try_job(state, view, own, queue, pending, log, job, place, victims, preempts):
+def try_job(state, view, own, queue, pending, log, job, place, victims, outranks, changed, defined):
     """Starts ``job``, or makes it claim what victims free, or leaves all as it was; returns what came of it."""
     c = state.jobs.klass[job]
-    has_prey = preempts and state.classes.rank[c] > 0
+    preempts, has_rivals, notes = defined[3], defined[6], defined[7]
+    has_prey = preempts and (state.classes.rank[c] > 0 or has_rivals or state.count[UNBOUND] == 1)
     may_evict = has_prey and state.clock[NOW] >= state.jobs.retry_at[job]
     if not pending.cost[RESUMED]:
         fill(pending.cost, 0)
     n_domains = 0 if state.classes.network[c] == ANYWHERE else network_domains(state, pending, state.classes.network[c])
-    held_back = False
+    held_back, refrains = False, False
     for turn in range(2):
         first, last = (1, n_domains) if turn == 0 else (0, 0 if n_domains == 0 or not state.classes.required[c] else -1)
+        if preempts:
+            state.count[EVICTING] = 0
         for scope in range(first, last + 1):
             enter_scope(state, pending, scope)
             outcome = place_gang(state, view, own, pending, job, place)
             if outcome == STARTED:
                 start(state, queue, job)
-            if outcome == STARTED or outcome == FAULTY:
+                if notes:
+                    changed(view, own, job)
+            if outcome == STARTED or outcome == FAULTY or outcome == PASSED_OVER:
                 return outcome
             held_back = held_back or outcome == HELD_BACK
         for scope in range(first, last + 1 if may_evict and not held_back else first):
+            state.count[EVICTING] = 1
             enter_scope(state, pending, scope)
-            outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims)
-            if outcome != FAILED:
+            outcome = evict_for_gang(state, view, own, queue, pending, log, job, place, victims, outranks, changed, has_rivals, notes)
+            if outcome == HELD_BACK:
+                refrains = True
+            elif outcome != FAILED:
                 pending.cost[RESUMED] = outcome == NO_ROOM
                 return outcome
-    return HELD_BACK if held_back or (has_prey and not may_evict) else FAILED
+    return HELD_BACK if held_back or refrains or (has_prey and not may_evict) else FAILED
 
 
 @inlined
@@ -211,7 +221,7 @@ def place_gang(state, view, own, pending, job, place):
             vacate(state, placed)
         if choice >= 0:
             return FAULTY
-        return HELD_BACK if choice == HOLD else FAILED
+        return HELD_BACK if choice == HOLD else PASSED_OVER if choice == PASS_OVER else FAILED
     return STARTED
 
 
@@ -234,7 +244,7 @@ def note(pending, fault, job, s, victim):
 
 
 @kernel
-def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
+def evict_for_gang(state, view, own, queue, pending, log, job, place, victims, outranks, changed, has_rivals, notes):
     """Places all instances in turn, evicting where nothing fits; commits the whole decision, or undoes it."""
     jobs, servers = state.jobs, state.servers
     c = jobs.klass[job]
@@ -259,9 +269,9 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
             pending.fault[CAPPED] += pending.found[SERVERS_CAPPED]
         if n <= 0:
             undo(state, pending, first, i, evicted)
-            return FAILED
+            return HELD_BACK if n == HOLD else FAILED
         s = pending.found[SERVER_FOUND]
-        if not take_out_victims(state, pending, job, s, n, evicted):
+        if not take_out_victims(state, view, own, pending, job, s, n, evicted, outranks, has_rivals):
             return FAULTY
         evicted += n
         k = servers.shape_id[s]
@@ -279,7 +289,7 @@ def evict_for_gang(state, view, own, queue, pending, log, job, place, victims):
         return NO_ROOM
     sort(pending.claim.evicted, evicted)
     write_rows(state, pending, log, job, evicted)
-    commit(state, queue, pending, log, job, evicted)
+    commit(state, view, own, queue, pending, log, job, evicted, changed, notes)
     return CLAIMED
 
 
@@ -293,7 +303,7 @@ def undo(state, pending, first, end, evicted):
 
 
 @kernel
-def take_out_victims(state, pending, job, s, n, evicted):
+def take_out_victims(state, view, own, pending, job, s, n, evicted, outranks, has_rivals):
     """Takes the proposed victims off their servers, for now; notes a fault if one of them may not be evicted."""
     jobs = state.jobs
     if not state.count[SCOPE_FROM] <= s < state.count[SCOPE_TO]:
@@ -302,10 +312,11 @@ def take_out_victims(state, pending, job, s, n, evicted):
         return note(pending, BAD_COUNT, job, s, -1)
     for v in range(n):
         victim = pending.found[FIRST_VICTIM + v]
-        if not 0 <= victim < len(jobs) or not evictable(state, victim, jobs.klass[job]):
+        if not 0 <= victim < len(jobs) or not (evictable(state, victim, jobs.klass[job]) or (
+                has_rivals and rival(state, victim, jobs.klass[job]) and outranks(view, own, job, victim))):
             twice = 0 <= victim < len(jobs) and jobs.status[victim] == WAITING
             return note(pending, EVICTED_TWICE if twice else NOT_EVICTABLE, job, s, victim)
-        here = False
+        here = state.count[UNBOUND] == 1
         for i in range(jobs.first_instance[victim], jobs.end_instance[victim]):
             here = here or state.instances.server[i] == s
         if not here:
@@ -329,7 +340,7 @@ def put_back(state, victim):
 
 
 @kernel
-def commit(state, queue, pending, log, job, evicted):
+def commit(state, view, own, queue, pending, log, job, evicted, changed, notes):
     """Makes the decision final: victims stop, and the preemptor claims, or starts when there is no grace."""
     jobs, now, grace = state.jobs, state.clock[NOW], state.clock[GRACE_S]
     state.count[DECISIONS] += 1
@@ -347,6 +358,8 @@ def commit(state, queue, pending, log, job, evicted):
         for i in range(jobs.first_instance[victim], jobs.end_instance[victim]):
             add_seat(log, state.instances.server[i], state.instances.gpus[i])
         lost = charge_eviction(state, queue, victim)
+        if notes:
+            changed(view, own, victim)
         n = state.classes.instances[d]
         log.numbers[r, LOST] += lost * (n * state.classes.gpus[d] * state.classes.milli[d]) / MILLI
         if grace > 0:
@@ -360,11 +373,11 @@ def commit(state, queue, pending, log, job, evicted):
         add_held(log, job, CLAIM, now, now + grace, pending.claim.claimed_gpu[job], pending.claim.claimed_cpu[job])
         schedule(queue, jobs, now + grace, GRACE_END, job)
     else:
-        mature(state, queue, pending, log, job, c)
+        mature(state, view, own, queue, pending, log, job, c, changed, notes)
 
 
 @kernel
-def mature(state, queue, pending, log, job, c):
+def mature(state, view, own, queue, pending, log, job, c, changed, notes):
     """The grace of a decision is over: victims let go and are eligible again, and the claim becomes a start if its guarantee holds."""
     jobs, instances, now = state.jobs, state.instances, state.clock[NOW]
     release_holds(state, pending, job)
@@ -383,6 +396,8 @@ def mature(state, queue, pending, log, job, c):
             kept = kept and instance_level(state, i) <= state.on_shape.accepts[c, state.servers.shape_id[instances.server[i]]]
     if kept:
         start(state, queue, job)
+        if notes:
+            changed(view, own, job)
         r = pending.claim.row[job]
         while r < log.size[0] and log.rows[r, PREEMPTOR] == job and log.rows[r, DECISION] == log.rows[pending.claim.row[job], DECISION]:
             log.rows[r, RAN] = 1
@@ -457,6 +472,16 @@ def servers_of(state, pending, job, n):
         where[at] = s
         n += 1
     return n
+
+
+@kernel
+def apart(state, pending, job, n):
+    """Whether ``job`` holds, or held last, nothing on the first ``n`` servers of ``pending.where``."""
+    for i in range(state.jobs.first_instance[job], state.jobs.end_instance[job]):
+        for w in range(n):
+            if state.instances.server[i] == pending.where[w]:
+                return False
+    return True
 
 
 @kernel
@@ -548,7 +573,8 @@ def release_holds(state, pending, job):
 
 @kernel
 def write_rows(state, pending, log, job, evicted):
-    """One row for each server on which victims free claimed resources."""
+    """One row for each server on which victims free claimed resources; of an unbound policy also one for the lowest server, where the
+    victims that hold nothing on any of the preemptor's servers are named too."""
     jobs, instances, servers, classes = state.jobs, state.instances, state.servers, state.classes
     c = jobs.klass[job]
     first_row = log.size[0]
@@ -558,22 +584,24 @@ def write_rows(state, pending, log, job, evicted):
     for v in range(evicted):
         d = jobs.klass[pending.claim.evicted[v]]
         freed += classes.instances[d] * classes.gpus[d] * classes.milli[d]
-    for w in range(servers_of(state, pending, job, 0)):
+    n_servers = servers_of(state, pending, job, 0)
+    for w in range(n_servers):
         s = pending.where[w]
+        names_all = state.count[UNBOUND] == 1 and w == 0
         cpu, gpus, numa, here = 0, 0, 0, 0
         fill(gpu, 0)
         victims_from = log.size[1]
         for v in range(evicted):
             victim = pending.claim.evicted[v]
             more_cpu, _, more_gpus, more_numa, there = holdings(state, victim, s, gpu, cores)
-            if there == 0:
+            if there == 0 and not (names_all and apart(state, pending, victim, n_servers)):
                 continue
             cpu += more_cpu
             gpus |= more_gpus
             numa |= more_numa
             add_victim(log, victim)
             here += 1
-        if here == 0:
+        if here == 0 and not names_all:
             continue
         freed_here = total(gpu)
         freed_in_rows += freed_here

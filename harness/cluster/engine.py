@@ -9,17 +9,31 @@ import numpy as np
 from numba import typeof, types
 
 from harness.cluster.build import smallest_state
-from harness.cluster.decide import CLAIMED, FAULTY, HELD_BACK, NO_ROOM, STARTED, drop_claim, mature, new_pending, rejoin, try_job
+from harness.cluster.decide import (
+    CLAIMED,
+    FAULTY,
+    HELD_BACK,
+    NO_ROOM,
+    PASSED_OVER,
+    STARTED,
+    drop_claim,
+    mature,
+    new_pending,
+    rejoin,
+    try_job,
+)
 from harness.cluster.hooks import HOOKS, signatures
 from harness.cluster.lifecycle import end_unstarted, finish, wait
 from harness.cluster.log import new_log
 from harness.cluster.queue import (
     CALENDAR,
     FINISH,
+    FRONT,
     HELD,
     VERSION,
     enqueue,
     expose,
+    meld,
     new_queue,
     next_job,
     park,
@@ -36,12 +50,13 @@ from harness.cluster.state import (
     PASS,
     REJECTED,
     RUNNING,
+    UNBOUND,
     WAITING,
     Array,
     new_own,
     read_only,
 )
-from harness.jit import JIT, inlined, njit
+from harness.jit import JIT, inlined, kernel, njit
 
 IDLE_TICKS_S = 86400.0
 """With ticks, the replay ends after so many seconds of them in which nothing ran, arrived or was claimed."""
@@ -77,15 +92,51 @@ def join_queue(view, own, queue, key, has_key, job):
     enqueue(queue, view.jobs.klass[job], job)
 
 
-def replay(state, view, own, queue, pending, log, progress, key, admit, place, victims, blocked, tick, defined, period, stop_at):
+@kernel
+def ask_again(view, own, queue, key):
+    """Builds the heaps anew from the waiting jobs, with the keys that they have now."""
+    node, line, stack = queue.node, queue.line, queue.node.held
+    n = _push(stack, 0, queue.mark[FRONT])
+    while n:
+        n -= 1
+        job = stack[n]
+        node.in_front[job] = 0
+        n = _push(stack, _push(stack, n, node.front_child[job]), node.front_sibling[job])
+    queue.mark[FRONT] = -1
+    for c in range(len(line.root)):
+        n = _push(stack, 0, line.root[c])
+        line.root[c] = -1
+        while n:
+            n -= 1
+            job = stack[n]
+            n = _push(stack, _push(stack, n, node.child[job]), node.sibling[job])
+            if view.jobs.status[job] == WAITING:
+                node.key[job] = key(view, own, job)
+                node.child[job] = node.sibling[job] = -1
+                line.root[c] = meld(line.root[c], job, node.key, node.child, node.sibling)
+        if not line.is_parked[c]:
+            expose(queue, c)
+
+
+@inlined
+def _push(stack, n, job):
+    if job < 0:
+        return n
+    stack[n] = job
+    return n + 1
+
+
+def replay(state, view, own, queue, pending, log, progress, key, admit, place, victims, blocked, tick, outranks, changed, defined, dynamic,
+           period, stop_at):
     """Replays until nothing is left to happen, the horizon, or one of the other reasons to leave the loop, and returns it.
 
-    ``view`` is the read-only face of ``state``; ``defined`` (6,) tells which hooks the policy defines; PAUSED comes after ``stop_at``
-    events. The loop can be entered again where it was left.
+    ``view`` is the read-only face of ``state``; ``defined`` (8,) tells which hooks the policy defines, ``dynamic`` whether keys change
+    while jobs wait; PAUSED comes after ``stop_at`` events. The loop can be entered again where it was left.
     """
     jobs, classes, clock, tally = state.jobs, state.classes, state.clock, progress.tally
     n_jobs, more = tally[KNOWN], tally[MORE]
     has_key, has_admit, preempts, has_blocked = defined[0], defined[1], defined[3], defined[4]
+    has_rivals, notes = defined[6], defined[7]
     while True:
         if not tally[IN_PASS]:
             # 1. The next instant
@@ -115,9 +166,11 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                 kind, job = pop_event(queue)
                 tally[EVENTS] += 1
                 if kind != FINISH:
-                    mature(state, queue, pending, log, job, jobs.klass[job])
+                    mature(state, view, own, queue, pending, log, job, jobs.klass[job], changed, notes)
                 elif jobs.status[job] == RUNNING:
                     finish(state, job)
+                    if notes:
+                        changed(view, own, job)
                     queue.mark[VERSION] += 1
                 else:
                     if jobs.status[job] == CLAIMING:
@@ -127,6 +180,7 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                 tally[TICKS] += 1
                 tally[EVENTS] += 1
                 tick(view, own)
+                queue.mark[VERSION] += 1  # the policy may see things differently now
             while tally[ARRIVED] < n_jobs and jobs.submit[tally[ARRIVED]] == now:
                 job = tally[ARRIVED]
                 tally[ARRIVED] += 1
@@ -138,15 +192,17 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                     jobs.status[job] = REJECTED
 
         # 3. Passes, until one changes nothing
-        changed = True
-        while changed:
-            changed = tally[IN_PASS] == 2
+        again = True
+        while again:
+            again = tally[IN_PASS] == 2
             if not tally[IN_PASS]:
                 state.count[PASS] += 1
                 for i in range(queue.mark[HELD]):
                     if jobs.status[queue.node.held[i]] == WAITING:
                         join_queue(view, own, queue, key, has_key, queue.node.held[i])
                 queue.mark[HELD] = 0
+                if dynamic:
+                    ask_again(view, own, queue, key)
                 if has_blocked or preempts or queue.mark[VERSION] != tally[UNPARKED_AT]:
                     tally[UNPARKED_AT] = queue.mark[VERSION]
                     unpark_all(queue)
@@ -163,7 +219,8 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
 
                 # 3b. Jobs of its class are known to fail, or the policy holds it back
                 # (with each pass, what has started or come out of protection may be evicted for those of higher priority)
-                version = queue.mark[VERSION] + (state.count[PASS] if preempts and classes.rank[c] else 0)
+                reaches = preempts and (classes.rank[c] or has_rivals or state.count[UNBOUND])
+                version = queue.mark[VERSION] + (state.count[PASS] if reaches else 0)
                 failed = queue.line.failed[c] == version
                 if not failed:
                     if has_admit and not admit(view, own, job):
@@ -172,17 +229,21 @@ def replay(state, view, own, queue, pending, log, progress, key, admit, place, v
                         continue
 
                     # 3c. Place it, or evict for it
-                    outcome = try_job(state, view, own, queue, pending, log, job, place, victims, preempts)
+                    outcome = try_job(state, view, own, queue, pending, log, job, place, victims, outranks, changed, defined)
                     if outcome == FAULTY:
                         return BROKEN
                     if outcome == NO_ROOM:
-                        tally[IN_PASS] = 2 if changed else 1
+                        tally[IN_PASS] = 2 if again else 1
                         expose(queue, c)
                         return FULL
                     if outcome == STARTED or outcome == CLAIMED:
-                        changed = True
+                        again = True
                         remove_head(queue, c)
                         tally[EVENTS] += outcome == CLAIMED and clock[GRACE_S] == 0.0
+                        continue
+                    if outcome == PASSED_OVER:
+                        park(queue, c)
+                        tally[UNPARKED_AT] = -1
                         continue
                     failed = outcome != HELD_BACK
 
@@ -203,7 +264,7 @@ def _signature():
     pieces = [state, read_only(state), own, new_queue(1, 1), new_pending(state), new_log(), new_progress(1)]
     hooks = [types.FunctionType(signatures()[hook]) for hook in HOOKS]
     defined = types.Array(types.boolean, 1, "C")
-    return types.int64(*map(typeof, pieces), *hooks, defined, types.float64, types.int64)
+    return types.int64(*map(typeof, pieces), *hooks, defined, types.boolean, types.float64, types.int64)
 
 
 run: Any = njit(_signature(), cache=True, error_model="numpy", nogil=True, _nrt=False)(replay) if JIT else replay

@@ -16,6 +16,8 @@ NO_FIT = -1
 """place: no server can take the instance as it is. Must follow from what the job's class asks for alone."""
 HOLD = -2
 """place: a server could take it, but the policy does not want it started now."""
+PASS_OVER = -3
+"""place: no job of its class is to start, or to evict, in this pass."""
 
 GPU_SHIFT = 32
 """Bits of what ``place`` returns that hold the server; above them is 0, or the number of a GPU plus 1."""
@@ -139,7 +141,8 @@ def fits(view, c, k, free, shared, cores, cpu, memory, guarantees):
         return False
     if view.classes.milli[c] < MILLI:
         return share_gpu(view, c, k, free, shared, cores) >= 0
-    if popcount(free) < view.classes.gpus[c] or total(cores) < view.classes.cores[c]:
+    need = view.classes.cores[c]
+    if popcount(free) < view.classes.gpus[c] or (need and total(cores) < need):
         return False
     if not guarantees or view.classes.affinity[c] != GUARANTEED:
         return True
@@ -201,7 +204,7 @@ def pinning_domain(view, c, k, free, cores, pinning, guarantees):
     ``packed``: the smallest level with a fitting domain; among equals fewest free GPUs, then lowest index. Others: the server, or
     the lowest fitting domain of the accepted level under a guarantee.
     """
-    guaranteed = guarantees and view.classes.affinity[c] == GUARANTEED
+    guaranteed, need = guarantees and view.classes.affinity[c] == GUARANTEED, view.classes.gpus[c]
     if pinning != PACKED:
         return accepted_domain(view, c, k, free, cores) if guaranteed else view.shapes.domains[k] - 1
     best, fewest, level = -1, 0, SERVER
@@ -214,6 +217,8 @@ def pinning_domain(view, c, k, free, cores, pinning, guarantees):
             n = popcount(free & view.domain.gpus[k, d])
             if best < 0 or n < fewest:
                 best, fewest, level = d, n, view.domain.level[k, d]
+                if n == need:
+                    break
     return best
 
 
@@ -272,8 +277,8 @@ def pin(view, c, k, free, shared, cores, pinning, guarantees, out):
     """GPUs (mask) of an instance that fits, and its exclusive cores in ``out`` (N,)."""
     if view.classes.milli[c] < MILLI:
         return pin_share(view, c, k, share_gpu(view, c, k, free, shared, cores), out)
-    fill(out, 0)
     if view.classes.gpus[c] == 0 and view.classes.cores[c] == 0:
+        fill(out, 0)
         return 0
     d = pinning_domain(view, c, k, free, cores, pinning, guarantees)
     gpus = pin_gpus(view, k, d, view.classes.gpus[c], free, pinning)
@@ -296,7 +301,8 @@ def level_of(view, k, gpus, numa):
     """Smallest level that holds these GPUs and NUMA nodes; UNPINNED when there are none."""
     if gpus == 0 and numa == 0:
         return UNPINNED
-    for d in range(view.shapes.domains[k]):
+    home = view.gpu_numa[k, lowest(gpus)] if gpus else lowest(numa)  # its domain is the first that can hold them
+    for d in range(home, view.shapes.domains[k]):
         if gpus & ~view.domain.gpus[k, d] == 0 and numa & ~view.domain.numa[k, d] == 0:
             return view.domain.level[k, d]
     return SERVER

@@ -3,19 +3,27 @@
 A policy is one Python file that defines any of the functions below; what it leaves out does nothing. ``view`` (state.View) is read-only;
 ``own`` (state.Own) holds the policy's parameters and scratch arrays.
 
-``key(view, own, job) -> float``: place in the queue, smaller first; ties by submit time, then index. Asked when a job joins it.
+``key(view, own, job) -> float``: place in the queue, smaller first; ties by submit time, then index. Asked when a job joins it; with
+DYNAMIC before each pass.
 ``admit(view, own, job) -> bool``: False holds the job back in this pass; never blocks others.
 ``place(view, own, job) -> int``: server for the next instance of the job (view.count[INSTANCE]), ``on_gpu(server, gpu)`` to choose the GPU
-of a fractional one too, NO_FIT or HOLD.
-``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number.
+of a fractional one too, NO_FIT, HOLD or PASS_OVER.
+``victims(view, own, job, found) -> int``: fills ``found`` (see preempt.py) with a server and the jobs to evict there; returns their number,
+0 if nothing helps, which must hold for the job's whole class, or HOLD if it holds for this job alone.
 ``blocked(view, own, job) -> bool``: True (STOP) ends the pass at a job for which nothing could be done.
-``tick(view, own) -> None``: called every PERIOD_S seconds.
+``outranks(view, own, job, victim) -> bool``: whether ``job`` may evict a running preemptible job of its own priority. Who comes later in
+the queue must outrank no more than who comes before. Lower priorities may be evicted in any case, higher ones never.
+``changed(view, own, job) -> None``: the job has started or stopped to run: view.jobs.status[job] is RUNNING, WAITING (evicted) or FINISHED.
+``tick(view, own) -> None``: called every PERIOD_S seconds; a parameter ``period_s`` takes its place.
 
 ``prepare(view, requests, cluster) -> array (., .)`` is plain Python, called once before the replay: ``requests`` (build.Requests) says
 what the classes of the whole trace ask for and how many jobs each has; what it returns becomes ``own.table``.
 
 Constants of a policy file: ``PARAMS`` (name -> default number, or tuple of words, the first being the default, stored as its index),
-``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``.
+``STATE``, ``JOB_STATE``, ``SERVER_STATE`` and ``CLASS_SERVER_STATE`` (columns of the scratch arrays), ``PERIOD_S``, ``DYNAMIC`` (keys
+change while jobs wait), ``UNBOUND_VICTIMS`` (it may evict whatever its own priority, and anywhere in scope, as policies do that free
+quotas and not servers), ``REPORTS`` (name of a metric of the summary -> column of own.state that holds it in the end), ``NEEDS_TRACE``
+(parameter -> the word of it with which ``prepare`` must see all jobs, so that the trace cannot be streamed; True: it always must).
 """
 
 from collections.abc import Callable, Mapping
@@ -62,8 +70,17 @@ def _tick(view, own):
     pass
 
 
+def _outranks(view, own, job, victim):
+    return False
+
+
+def _changed(view, own, job):
+    pass
+
+
 DEFAULTS: dict[str, Callable] = {
     "key": _key, "admit": _admit, "place": _place, "victims": _victims, "blocked": _blocked, "tick": _tick,
+    "outranks": _outranks, "changed": _changed,
 }
 HOOKS = tuple(DEFAULTS)
 
@@ -82,8 +99,12 @@ class Policy:
     server_state: int
     class_server: int
     prepare: Callable[[View, Requests, Cluster], np.ndarray] | None
+    dynamic: bool
     period_s: float
+    unbound: bool
     file: Path
+    reports: Mapping[str, int]
+    needs_trace: bool
 
     def param(self, name: str, missing: float) -> float:
         return float(self.values[self.params.index(name)]) if name in self.params else missing
@@ -114,6 +135,7 @@ def signatures() -> dict[str, Any]:
     return {
         "key": f8(view, own, i8), "admit": b1(view, own, i8), "place": i8(view, own, i8), "victims": i8(view, own, i8, found),
         "blocked": b1(view, own, i8), "tick": types.void(view, own),
+        "outranks": b1(view, own, i8, i8), "changed": types.void(view, own, i8),
     }
 
 
@@ -135,11 +157,17 @@ def load_policy(name: str | None = None, file: str | None = None, params: Mappin
     if not any(defined):
         raise BadInput(f"{source}: {path} defines no hook; a policy defines one or more of {', '.join(HOOKS)}")
     hooks = tuple(compiled(plain(vars(module).get(hook, DEFAULTS[hook])), signatures()[hook], hook, source) for hook in HOOKS)
+    values = param_values(declared, params or {}, source)
+    period_s = values[list(declared).index("period_s")] if "period_s" in declared else getattr(module, "PERIOD_S", np.inf)
+    if not period_s > 0:
+        raise BadInput(f"{source}: period_s={period_s:g}: must be positive")
+    needs = getattr(module, "NEEDS_TRACE", {})
     return Policy(
-        name, hooks, defined, tuple(declared), param_values(declared, params or {}, source),
+        name, hooks, defined, tuple(declared), values,
         getattr(module, "STATE", 0), getattr(module, "JOB_STATE", 0), getattr(module, "SERVER_STATE", 0),
-        getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), float(getattr(module, "PERIOD_S", np.inf)),
-        path.resolve(),
+        getattr(module, "CLASS_SERVER_STATE", 0), getattr(module, "prepare", None), bool(getattr(module, "DYNAMIC", False)),
+        float(period_s), bool(getattr(module, "UNBOUND_VICTIMS", False)), path.resolve(), getattr(module, "REPORTS", {}),
+        needs is True or any((params or {}).get(key) == word for key, word in needs.items()),
     )
 
 

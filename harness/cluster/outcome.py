@@ -1,6 +1,6 @@
 """What a replay leaves behind, from which all tables are made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ class Outcome:
 
     ``order`` (J,) gives the row of the trace behind each job index of the state; ``reasons`` says for each impossible class why its jobs
     are rejected; ``end`` is the last instant in seconds; ``capped`` counts how often a server had more evictable jobs than the
-    FlexTopo family considers.
+    FlexTopo family considers; ``reports`` are metrics of the policy's own.
     """
 
     trace: pa.Table
@@ -26,3 +26,4 @@ class Outcome:
     decisions: int
     end: float
     capped: int
+    reports: dict[str, float] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from harness.cluster.state import (
     RUNNING,
     SEED,
     SOCKET,
+    UNBOUND,
     UNPINNED,
     Array,
     Table,
@@ -78,14 +79,25 @@ class Search(NamedTuple):
 
 @inlined
 def evictable(view, job, c):
-    """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, of lower priority, past its protected start."""
-    jobs = view.jobs
-    d = jobs.klass[job]
-    now = view.clock[NOW]
+    """Whether a job of class ``c`` may evict ``job`` now: running, preemptible, past its protected start, and of lower priority unless the
+    policy is unbound."""
+    lower = view.classes.priority[view.jobs.klass[job]] < view.classes.priority[c]
+    return (lower or view.count[UNBOUND] == 1) and unprotected(view, job)
+
+
+@inlined
+def rival(view, job, c):
+    """The same of a job of equal priority: the policy's hook ``outranks`` decides."""
+    return view.classes.priority[view.jobs.klass[job]] == view.classes.priority[c] and unprotected(view, job)
+
+
+@inlined
+def unprotected(view, job):
+    """Whether ``job`` runs, is preemptible, past its protected start and was not evicted at this instant."""
+    jobs, now = view.jobs, view.clock[NOW]
     return (
         jobs.status[job] == RUNNING
-        and view.classes.preemptible[d] == 1
-        and view.classes.priority[d] < view.classes.priority[c]
+        and view.classes.preemptible[jobs.klass[job]] == 1
         and now - jobs.start[job] >= view.clock[MIN_RUNTIME_S]
         and jobs.evicted_at[job] != now
     )
@@ -167,7 +179,7 @@ def _gather(view, search, candidates, s, c, limit, found):
         n = _keep_cheapest(view, candidates, n, limit)
     candidates.sharing[0] = 0
     for m in range(n):
-        _describe(view, candidates, m, s)
+        describe(view, candidates, m, s)
     return n
 
 
@@ -197,7 +209,7 @@ def _keep_cheapest(view, candidates, n, limit):
 
 
 @inlined
-def _describe(view, candidates, m, s):
+def describe(view, candidates, m, s):
     """Fills row ``m`` with what the job holds on server ``s``."""
     jobs, instances = view.jobs, view.instances
     job = candidates.of.job[m]

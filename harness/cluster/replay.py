@@ -28,4 +28,4 @@ def replay(trace: pa.Table, cluster: Cluster, policy: Policy, rules: Rules, prog
         raise InvalidIntention(run.complaint(lambda job: str(names[int(order[job])])))
     reasons = {int(c): why_impossible(state, int(c)) for c in np.flatnonzero(state.classes.possible == 0)}
     return Outcome(trace, order, state, run.log, reasons, int(run.where.tally[engine.EVENTS]), int(state.count[DECISIONS]), run.ended_at(),
-                   int(run.pending.fault[CAPPED]))
+                   int(run.pending.fault[CAPPED]), run.reports())

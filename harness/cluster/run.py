@@ -9,7 +9,7 @@ from harness.cluster.build import Requests
 from harness.cluster.decide import FAULT, FAULT_JOB, FAULT_SERVER, FAULT_VICTIM, FAULTS
 from harness.cluster.hooks import Policy
 from harness.cluster.log import doubled
-from harness.cluster.state import HORIZON, NOW, RETRY_S, View, read_only
+from harness.cluster.state import HORIZON, NOW, RETRY_S, UNBOUND, View, read_only
 from harness.topology import Cluster
 
 SLICE = 2_000_000
@@ -21,6 +21,7 @@ class Run:
 
     def __init__(self, state: View, policy: Policy, requests: Requests, cluster: Cluster):
         state.clock[RETRY_S] = policy.param("retry_s", 60.0)
+        state.count[UNBOUND] = policy.unbound
         self.policy, self.state, self.arrived_before = policy, state, 0
         self.own = policy.own(state, requests, cluster)
         self.queue, self.pending, self.log, self.where = engine.fresh(state)
@@ -31,7 +32,7 @@ class Run:
         outcome = engine.PAUSED
         while outcome in (engine.PAUSED, engine.FULL):
             outcome = engine.run(self.state, view, self.own, self.queue, self.pending, self.log, self.where, *policy.hooks, defined,
-                                 policy.period_s, tally[engine.EVENTS] + SLICE)
+                                 policy.dynamic, policy.period_s, tally[engine.EVENTS] + SLICE)
             if outcome == engine.FULL:
                 self.log = doubled(self.log)
             if progress:
@@ -44,6 +45,10 @@ class Run:
         end = float(horizon if horizon < np.inf else self.where.last[engine.LAST_EVENT])
         self.state.clock[NOW] = end
         return end
+
+    def reports(self) -> dict[str, float]:
+        """Metrics of the policy's own, by name."""
+        return {name: float(self.own.state[column]) for name, column in self.policy.reports.items()}
 
     def complaint(self, name: Callable[[int], str]) -> str:
         """What was wrong with the policy's intention; ``name`` gives the job_id of a job of the state."""

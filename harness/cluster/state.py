@@ -28,8 +28,9 @@ STOP, GO_ON = True, False
 NOW, HORIZON, GRACE_S, MIN_RUNTIME_S, RETRY_S = 0, 1, 2, 3, 4
 """Columns of View.clock, in seconds."""
 
-DECISIONS, SEED, PASS, INSTANCE, SCOPE_FROM, SCOPE_TO, MAX_EVICTABLE, PINNING = 0, 1, 2, 3, 4, 5, 6, 7
-"""Columns of View.count: decisions so far, the seed, passes so far, the instance that is being placed, and the servers it may use."""
+DECISIONS, SEED, PASS, INSTANCE, SCOPE_FROM, SCOPE_TO, MAX_EVICTABLE, PINNING, EVICTING, UNBOUND = range(10)
+"""Columns of View.count: decisions so far, the seed, passes so far, the instance that is being placed, the servers it may use, ..., 1
+while the job evicts where it does not fit, and 1 for a policy that may evict whatever is preemptible, anywhere in scope."""
 
 
 def table(**fields: str) -> np.dtype:
@@ -137,7 +138,7 @@ class View(NamedTuple):
     """All that a policy may read."""
 
     clock: Array  # f8 (5,) columns NOW ..
-    count: Array  # i8 (8,) columns DECISIONS ..
+    count: Array  # i8 (10,) columns DECISIONS ..
     speed: Array  # f8 (kinds, levels + 1, network levels), level column 0 for nothing pinned
     shapes: Table  # SHAPE (K,)
     domain: Table  # DOMAIN (K, D) by level, then index: domain n < numa_nodes is NUMA node n

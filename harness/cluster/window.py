@@ -34,7 +34,7 @@ from harness.cluster.preempt import FIRST_VICTIM
 from harness.cluster.queue import CALENDAR, FINISH, FRONT, HELD, KIND_SHIFT, Queue, enqueue
 from harness.cluster.run import Run
 from harness.cluster.state import CLAIMING, DECISIONS, HORIZON, RUNNING, UNSUBMITTED, WAITING, Array, Table
-from harness.errors import InvalidIntention
+from harness.errors import BadInput, InvalidIntention
 from harness.jit import entry
 from harness.topology import Cluster
 
@@ -61,6 +61,8 @@ class Window(Run):
     """A replay that knows a part of its trace. ``rows`` and ``names``: row of the trace and job_id of each job of the state."""
 
     def __init__(self, requests: Requests, cluster: Cluster, policy: Policy, rules: Rules, sink: Sink):
+        if policy.needs_trace:
+            raise BadInput(f"policy {policy.name}: with these parameters it needs the whole trace, must be run with workload.stream=false")
         super().__init__(build_empty(requests, cluster, rules, 1), policy, requests, cluster)
         self.requests, self.sink, self.tenants = requests, sink, {}
         self.reasons = {int(c): why_impossible(self.state, int(c)) for c in np.flatnonzero(self.state.classes.possible == 0)}
@@ -72,7 +74,7 @@ class Window(Run):
         """The state as it is, and this log."""
         trace = pa.table({"job_id": self.names})
         return Outcome(trace, np.arange(len(self.rows)), self.state, log, self.reasons, int(self.where.tally[engine.EVENTS]),
-                       int(self.state.count[DECISIONS]), end, int(self.pending.fault[CAPPED]))
+                       int(self.state.count[DECISIONS]), end, int(self.pending.fault[CAPPED]), self.reports())
 
     def add(self, block: pa.Table, more: bool) -> None:
         """Loads the next block of the trace; ``more`` says whether another one follows."""

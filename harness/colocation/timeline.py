@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness import schema
-from harness.metrics.spans import integrals
+from harness.metrics.spans import Integrals
 
 
 def timeline(tables: Mapping[str, pa.Table], usage: pa.Table, end_s: float) -> pa.Table:
@@ -17,8 +17,8 @@ def timeline(tables: Mapping[str, pa.Table], usage: pa.Table, end_s: float) -> p
     width = np.diff(edges)
     jobs, replicas, requests = tables["jobs"], tables["replicas"], tables["requests"]
     online = jobs.filter(pc.is_valid(jobs["service"]))
-    wanted, = integrals(edges, online["submit_time"].to_numpy(), online["end_time"].to_numpy(), [None])
-    ready, = integrals(edges, _times(replicas, "ready", end_s), _times(replicas, "stop", end_s), [None])
+    wanted = _covered(edges, online["submit_time"].to_numpy(), online["end_time"].to_numpy())
+    ready = _covered(edges, _times(replicas, "ready", end_s), _times(replicas, "stop", end_s))
     offline = usage["gpu_alloc_batch"].to_numpy() + usage["gpu_alloc_training"].to_numpy()
     decided = tables["preemptions"]
     victims, _ = np.histogram(decided["time"].to_numpy(), edges, weights=decided["victims_n"].to_numpy())
@@ -26,6 +26,13 @@ def timeline(tables: Mapping[str, pa.Table], usage: pa.Table, end_s: float) -> p
                "gpu_online": usage["gpu_alloc_online"].to_numpy(), "gpu_offline": offline, "victims": victims, **_requests(requests, edges)}
     return pa.table({name: pa.array(values, from_pandas=name == "ttft_p99_s") for name, values in columns.items()}).cast(
         schema.arrow_schema(schema.TIMELINE))
+
+
+def _covered(edges: np.ndarray, since: np.ndarray, until: np.ndarray) -> np.ndarray:
+    """Seconds of each interval that spans cover, all spans together."""
+    spans = Integrals(edges, 1)
+    spans.add(since, until, [None])
+    return spans.result()[0]
 
 
 def _times(replicas: pa.Table, name: str, end_s: float) -> np.ndarray:

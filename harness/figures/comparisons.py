@@ -34,8 +34,9 @@ COLOCATED = (
     "replicas_socket_share", "replicas_server_share", "online_gpu_h", "cost_per_mtoken", "cost_per_offline_gpu_h",
 )
 
-POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", *WAITS, *JCTS, "wait_s_censored", *WORK, "makespan_s", *SERVING,
-                  *COLOCATED, "drain_ratio", "preemptions", "switches", "batch_mean", "kv_used_mean")
+POLICY_METRICS = ("decisions", *DECISIONS, "search_wall_us_p50", "guarantee_failed_share", "quota_mean", *WAITS, *JCTS,
+                  "wait_s_censored", *WORK, "makespan_s", *SERVING, *COLOCATED, "drain_ratio", "preemptions", "switches", "batch_mean",
+                  "kv_used_mean")
 PAIRED_METRICS = (*DECISIONS, *WAITS, *WORK, *SERVING, *COLOCATED)
 BASELINES = ("godel", "kubernetes", "priority", "fifo", "long_fifo", "fcfs")
 COUNTS = ("jobs_compared", "jobs_left_out")
@@ -50,16 +51,16 @@ def by_policy(summary: pd.DataFrame, metrics: Sequence[str] = POLICY_METRICS) ->
 
 
 def with_batch_goodput(results: Results) -> Results:
-    """The same results whose summary also has goodput_gpu_s_batch, summed from the jobs of each cell.
-
-    Raises NotDrawn when a jobs table is absent.
-    """
+    """The same results whose summary also has goodput_gpu_s_batch, summed from the jobs of each cell; nan for one without jobs."""
     if "goodput_gpu_s_batch" in results.summary:
         return results
     sums = []
     for position in range(len(results.summary)):
-        jobs = results.table("jobs", ("kind", "goodput_gpu_s"), results.summary.iloc[[position]])
-        sums.append(float(jobs.loc[jobs["kind"] == "batch", "goodput_gpu_s"].sum()))
+        try:
+            jobs = results.table("jobs", ("kind", "goodput_gpu_s"), results.summary.iloc[[position]])
+            sums.append(float(jobs.loc[jobs["kind"] == "batch", "goodput_gpu_s"].sum()))
+        except NotDrawn:
+            sums.append(np.nan)
     return replace(results, summary=results.summary.assign(goodput_gpu_s_batch=sums))
 
 
@@ -87,7 +88,8 @@ def against(results: Results, baseline: str) -> tuple[pd.DataFrame, str]:
             if metric in summary and summary.loc[summary["policy"] == policy, metric].notna().any():
                 parts.append(paired(summary, metric, policy, baseline, keys))
         try:
-            parts.append(finished_under_both(results, policy, baseline))
+            if results.holds("jobs") or not results.holds("requests"):
+                parts.append(finished_under_both(results, policy, baseline))
         except NotDrawn as missing:
             reason = str(missing)
     parts = [part for part in parts if len(part)]

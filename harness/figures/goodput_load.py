@@ -62,4 +62,5 @@ def message(knees: dict[str, float], unit: str) -> str:
     if len(known) < 2:
         return "Requests within their objectives over the load"
     best, worst = max(known, key=lambda p: known[p]), min(known, key=lambda p: known[p])
-    return f"90 % of requests meet their objectives up to {number(known[best])} {unit} under {best}, {number(known[worst])} under {worst}"
+    most = f"{unit} {number(known[best])}" if unit == "load scale" else f"{number(known[best])} {unit}"
+    return f"90 % of requests meet their objectives up to {most} under {best}, {number(known[worst])} under {worst}"

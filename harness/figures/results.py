@@ -34,8 +34,12 @@ class Results:
     summary: pd.DataFrame
     failed: pd.DataFrame
 
+    def holds(self, metric: str) -> bool:
+        """Whether there are results of jobs, of requests, or of another metric of the summary."""
+        return metric in self.summary and bool(self.summary[metric].notna().any())
+
     def table(self, name: str, columns: Sequence[str], cells: pd.DataFrame) -> pd.DataFrame:
-        """``columns`` of a cell table (jobs, preemptions, utilization) for all of ``cells``, with policy, seed and cell added.
+        """``columns`` of a cell table (jobs, preemptions, requests, utilization) for all of ``cells``, with policy, seed and cell added.
 
         Jobs submitted and decisions taken before a swept ``warmup_s`` are left out. Raises NotDrawn when a table is absent or lacks
         a column.

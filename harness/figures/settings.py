@@ -77,12 +77,18 @@ def split(summary: pd.DataFrame, inside: Sequence[str] = ()) -> Iterator[tuple[s
     The text names what tells the settings apart, cluster and workload always. In order of appearance.
     """
     keys = [c for c in key_columns(summary) if short(c) not in inside]
-    shown = [c for c in keys if c in ("cluster", "workload") or c in varying(summary, keys)]
+    shown = shown_columns(summary, keys)
     if not keys:
         yield "", summary
         return
     for _, cells in summary.groupby(keys, dropna=False, sort=False, observed=True):
         yield setting_text(cells.iloc[0], shown), cells
+
+
+def shown_columns(summary: pd.DataFrame, keys: Sequence[str]) -> list[str]:
+    """Which of ``keys`` are named for a setting: cluster and workload, and what varies. The cluster of requests is their pool."""
+    vary = varying(summary, keys)
+    return [c for c in keys if c in ("cluster", "workload") or c in vary and not (c == "pool" and summary[c].equals(summary["cluster"]))]
 
 
 def load_column(summary: pd.DataFrame) -> str:

@@ -78,8 +78,14 @@ LOOKS = {
     "fifo": Look(GREY, "-", "o"),
     "fifo_backfill": Look(GREY, "--", "s"),
     "easy_backfill": Look(GREY, ":", "^"),
+    "conservative_backfill": Look(GREY, "--", "D"),
     "sjf": Look(GREY, "-.", "v"),
     "priority": Look(BLACK, "-", "D"),
+    "srgt": Look(SKY, "-.", "v"),
+    "tiresias": Look(ORANGE, "-.", "o"),
+    "hps": Look(GREEN, "-.", "^"),
+    "pbs": Look(PURPLE, "-.", "s"),
+    "sbs": Look(VERMILLION, "-.", "P"),
     "random_victim": Look(BLACK, ":", "<"),
     "godel": Look(VERMILLION, "-", "s"),
     "kubernetes": Look(ORANGE, "-", "^"),
@@ -95,7 +101,15 @@ LOOKS = {
     "bestfit": Look(GREEN, "--", "D"),
     "fgd": Look(BLUE, "-", "s"),
     "pwr_fgd": Look(VERMILLION, "-", "v"),
-    "fcfs": Look(GREY, "-", "o"),
+    "yarn_cs": Look(VERMILLION, "--", "s"),
+    "chronus": Look(ORANGE, "--", "^"),
+    "lyra": Look(GREEN, "--", "v"),
+    "gfs": Look(BLUE, "-", "D"),
+    "kueue_tas": Look(SKY, "-", "^"),
+    "kueue": Look(GREEN, "-", "^"),
+    "dally": Look(VERMILLION, "-", "D"),
+    "domain_first_gang": Look(BLUE, ":", "o"),
+    "fcfs": Look(BLACK, "--", "o"),
     "long_fifo": Look(GREY, "-", "s"),
     "reservation": Look(VERMILLION, "-", "s"),
     "long_priority": Look(ORANGE, "-", "^"),
@@ -112,7 +126,7 @@ LOOKS = {
 """Look of the policies that come with the harness, in the order in which figures show them."""
 
 OTHERS = tuple(Look(colour, line, mark) for line, mark in (("-.", "*"), (":", "h")) for colour in (PURPLE, GREEN, ORANGE, SKY, BLACK))
-TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain_first_cost")
+TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain_first_cost", "domain_first_gang")
 BLIND = ("godel", "kubernetes", "random_victim")
 """Policies whose victim search tests counts only (specs of the policies)."""
 

@@ -17,7 +17,7 @@ FROM_TRACE = ("request_id", "service", "arrival_time", "prompt_tokens", "output_
 def status_words(outcome: Outcome) -> Array:
     """Index into schema.REQUEST_STATUSES of each request (Q,). One that waits after it had begun is running."""
     requests = outcome.state.shown.requests
-    word = np.full(len(requests), schema.STATUSES.index("running"))
+    word = np.full(len(requests), schema.STATUSES.index("running"), np.int8)
     word[((requests.status == WAITING) | (requests.status == HELD)) & np.isnan(requests.start)] = schema.STATUSES.index("waiting")
     for status, name in ((FINISHED, "finished"), (REJECTED, "rejected"), (UNSUBMITTED, "not_submitted"), (DROPPED, "dropped")):
         word[requests.status == status] = schema.REQUEST_STATUSES.index(name)

@@ -1,13 +1,14 @@
 """Utilization and summary of a serving cell: exact, from every step of the log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from harness import schema
 from harness.metrics.requests import slo_met, status_words
-from harness.metrics.spans import integrals
+from harness.metrics.spans import Integrals
 from harness.metrics.utilization import interval_edges
 from harness.serving.log import OPERATION_SPAN, SPANS, STEP, spans_of
 from harness.serving.outcome import Outcome
@@ -27,18 +28,26 @@ Value = float | int | bool | None
 
 def serving_utilization(outcome: Outcome, interval_s: float | None = None, warmup_s: float = 0.0) -> pa.Table:
     """schema.SERVING_UTILIZATION over [warmup_s, end of the replay) in steps of ``interval_s``, by default a 200th of that."""
-    edges = interval_edges(warmup_s, outcome.end, interval_s)
-    spans, view = spans_of(outcome.log), outcome.state.shown
-    duration = spans.end - spans.begin
-    step = spans.kind == STEP
-    prompts = (spans.prompts > 0) | (spans.kind == OPERATION_SPAN)
-    rates = np.divide(spans.tokens, duration, out=np.zeros(len(duration)), where=duration > 0)
-    made = np.divide(spans.batch, duration, out=np.zeros(len(duration)), where=duration > 0)
-    busy, prefill, decode, batch, used, tokens, output = integrals(
-        edges, spans.begin, spans.end, [None, prompts, step & (spans.batch > 0), spans.batch, spans.used, rates, made])
-    requests, came = view.requests, _came(outcome)
-    queue, = integrals(edges, requests.arrival[came], np.where(np.isnan(requests.start), outcome.end, requests.start)[came], [None])
-    present, = integrals(edges, requests.arrival[came], np.where(np.isnan(requests.finish), outcome.end, requests.finish)[came], [None])
+    return utilization_of(outcome, [spans_of(outcome.log)], [outcome.state.shown.requests], interval_s, warmup_s)
+
+
+def utilization_of(outcome: Outcome, spans: Iterable[Any], requests: Iterable[Any], interval_s: float | None, warmup_s: float) -> pa.Table:
+    """The table from spans (log.SPAN) and requests (arrival, start, finish, status) that may come in pieces."""
+    edges, view = interval_edges(warmup_s, outcome.end, interval_s), outcome.state.shown
+    steps, waits, stays = Integrals(edges, 7), Integrals(edges, 1), Integrals(edges, 1)
+    for part in spans:
+        duration = part.end - part.begin
+        step = part.kind == STEP
+        prompts = (part.prompts > 0) | (part.kind == OPERATION_SPAN)
+        rates = np.divide(part.tokens, duration, out=np.zeros(len(duration)), where=duration > 0)
+        made = np.divide(part.batch, duration, out=np.zeros(len(duration)), where=duration > 0)
+        steps.add(part.begin, part.end, [None, prompts, step & (part.batch > 0), part.batch, part.used, rates, made])
+    for part in requests:
+        came = _came(part.status)
+        for sums, until in ((waits, part.start), (stays, part.finish)):
+            sums.add(part.arrival[came], np.where(np.isnan(until), outcome.end, until)[came], [None])
+    busy, prefill, decode, batch, used, tokens, output = steps.result()
+    (queue,), (present,) = waits.result(), stays.result()
     width = np.diff(edges)
     time = width * len(view.replicas)
     columns = {
@@ -67,7 +76,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     """
     view = outcome.state.shown
     requests = view.requests
-    counted = _came(outcome) & (requests.arrival >= warmup_s)
+    counted = _came(requests.status) & (requests.arrival >= warmup_s)
     word = status_words(outcome)
     done = counted & (requests.status == FINISHED)
     span = outcome.end - warmup_s
@@ -99,8 +108,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     }
 
 
-def _came(outcome: Outcome) -> Array:
-    status = outcome.state.shown.requests.status
+def _came(status: Array) -> Array:
     return (status != REJECTED) & (status != UNSUBMITTED)
 
 
@@ -127,17 +135,18 @@ def _drains(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
 
 def _latencies(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
     requests = outcome.state.shown.requests
-    values = {
-        "queue_s": np.where(np.isnan(requests.start), outcome.end, requests.start) - requests.arrival,
-        "ttft_s": requests.first_token - requests.arrival, "decode_wait_s": requests.decode_start - requests.first_token,
-        "tbt_mean_s": outcome.tbt_mean, "tbt_p99_s": outcome.tbt_p99, "e2e_s": requests.finish - requests.arrival,
+    values = {  # one at a time: a replay may have more requests than memory has room for
+        "queue_s": lambda: np.where(np.isnan(requests.start), outcome.end, requests.start) - requests.arrival,
+        "ttft_s": lambda: requests.first_token - requests.arrival, "decode_wait_s": lambda: requests.decode_start - requests.first_token,
+        "tbt_mean_s": lambda: outcome.tbt_mean, "tbt_p99_s": lambda: outcome.tbt_p99, "e2e_s": lambda: requests.finish - requests.arrival,
     }
     groups = [("", counted), *((f"_{name}", counted & chosen) for name, chosen in _tenants(outcome))]
     for name in LATENCIES:
+        of_all = values[name]()
         for suffix, chosen in groups:
-            found = values[name][chosen]
-            found = found[~np.isnan(found)]
-            stats = [float(found.mean()), *map(float, np.quantile(found, (0.5, 0.95, 0.99)))] if len(found) else [None] * len(STATISTICS)
+            found = of_all[chosen & ~np.isnan(of_all)]
+            stats = ([float(found.mean()), *map(float, np.quantile(found, (0.5, 0.95, 0.99), overwrite_input=True))] if len(found)
+                     else [None] * len(STATISTICS))
             yield from zip((f"{name}_{statistic}{suffix}" for statistic in STATISTICS), stats, strict=True)
 
 
@@ -145,11 +154,11 @@ def _fairness(outcome: Outcome, counted: Array) -> tuple[float | None, float | N
     """Jain's index of the tenants' service rates, and the gap between most and least service over the mean; None with one tenant."""
     requests = outcome.state.shown.requests
     tenants = len(outcome.tenants) + 1
-    started = ~np.isnan(requests.first_token) & counted
-    service = np.bincount(requests.tenant[started], requests.prompt[started] + OUTPUT_WEIGHT * requests.decoded[started], tenants)
     present = np.bincount(requests.tenant[counted], minlength=tenants) > 0
     if present.sum() < 2:
         return None, None
+    started = ~np.isnan(requests.first_token) & counted
+    service = np.bincount(requests.tenant[started], requests.prompt[started] + OUTPUT_WEIGHT * requests.decoded[started], tenants)
     until = np.where(np.isnan(requests.finish), outcome.end, requests.finish)
     first, last = np.full(tenants, np.inf), np.zeros(tenants)
     np.minimum.at(first, requests.tenant[counted], requests.arrival[counted])

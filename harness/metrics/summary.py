@@ -52,6 +52,7 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
     - ``jobs_<status>``: jobs by status; ``offered_load``: GPU seconds asked for by the jobs submitted and not rejected, up to their
       end_time, per GPU second of the cluster between the first and the last submission (null where these coincide);
       ``unstable``: it exceeds 1.
+    - ``goodput_gpu_s_<kind>``: goodput of the jobs of one kind, null when there are none.
     - ``hit_rate_*``: of the decisions of which a row has a level where an empty server could hit, the share in which all such rows hit.
     - ``ran_share``: decisions that ran / decisions. ``useful_share``: GPUs of the preemptors that ran / GPUs freed anywhere for them.
       ``preempted``: victims, once per decision; ``victims_per_placement``: victims / decisions that ran;
@@ -60,8 +61,8 @@ def summary(outcome: Outcome, cluster: Cluster, jobs: pa.Table, utilization: pa.
       [warmup_s, end); null where there are none, or no limit. ``fragmentation_mean``: null unless the table has that column;
       so is ``energy_kwh``, the sum over all intervals.
     - ``makespan_s``: the last finish_time. ``wait_s_*`` cover the jobs not rejected, expired or yet to be submitted, those that never
-      started with their waiting so far, which ``wait_s_censored`` counts; ``jct_s_*`` and the slowdowns the finished jobs; all again
-      with the kind of the job as suffix. Quantiles are linear.
+      started with their waiting so far, which ``wait_s_censored`` counts, and so does ``queue_s_mean``, of all time not running;
+      ``jct_s_*`` and the slowdowns the finished jobs; all again with the kind of the job as suffix. Quantiles are linear.
     """
     return summary_of(outcome, cluster, Columns([jobs]), utilization, [Decided(outcome, warmup_s)], warmup_s)
 
@@ -77,12 +78,14 @@ def summary_of(outcome: Outcome, cluster: Cluster, jobs: Columns, utilization: p
         "events": outcome.events,
         **_decisions(decided),
         **{name: float(jobs.numbers(name).sum()) for name in SUMS},
+        **_goodput(jobs),
         **_held(decided),
         **_usage(cluster, utilization),
         "energy_kwh": float(utilization["energy_kwh"].to_numpy().sum()) if "energy_kwh" in utilization.column_names else None,
         "makespan_s": jobs.largest("finish_time"),
         **_load(cluster, jobs, status),
         "capped": outcome.capped,
+        **outcome.reports,
         **dict(_latencies(jobs, status)),
     }
 
@@ -180,6 +183,13 @@ def _asked(submit: Array, duration: Array, end: Array, instances: Array, gpus: A
     return instances.astype(float) * gpus * milli / MILLI * np.fmin(duration, end - submit)
 
 
+def _goodput(jobs: Columns) -> dict[str, Value]:
+    """GPU seconds of goodput by kind."""
+    kind = jobs.codes("kind", schema.KINDS)
+    done = {word: jobs.numbers("goodput_gpu_s", kind == k) for k, word in enumerate(schema.KINDS)}
+    return {f"goodput_gpu_s_{word}": float(values.sum()) if len(values) else None for word, values in done.items()}
+
+
 def _latencies(jobs: Columns, status: Array) -> Iterator[tuple[str, Value]]:
     """Statistics over all jobs, then by kind."""
     kind = jobs.codes("kind", schema.KINDS)
@@ -189,6 +199,10 @@ def _latencies(jobs: Columns, status: Array) -> Iterator[tuple[str, Value]]:
         if name == "wait_s":
             covered |= (status == waiting) | (status == running)
             yield "wait_s_censored", int(np.isnan(jobs.numbers("first_start", covered)).sum())
+        if name == "wait_s":
+            for k, suffix in enumerate(("", *(f"_{word}" for word in schema.KINDS)), -1):
+                queued = jobs.numbers("queue_s", covered if k < 0 else covered & (kind == k))
+                yield f"queue_s_mean{suffix}", float(queued.mean()) if len(queued) else None
         every, n = _statistics(jobs.numbers(name, covered)), np.count_nonzero(covered)
         for k, suffix in enumerate(("", *(f"_{word}" for word in schema.KINDS)), -1):
             chosen = covered if k < 0 else covered & (kind == k)

@@ -12,8 +12,9 @@ from harness.errors import BadInput
 from harness.readers._csv import Chunk
 from harness.readers._rules import Tally
 from harness.readers._spool import ROW, Repeats, Spool
+from harness.schema import JOBS
 from harness.tables import rows_text
-from harness.tables.blocks import SINGLY
+from harness.tables.blocks import singly
 
 SHORTEST_OPEN_S = 1.0
 """A job without an end lasts at least that long."""
@@ -33,7 +34,7 @@ class JobRows:
         self.source = ", ".join(str(path) for path in paths)
         self.tally, self.names = tally, names
         self.duplicates, self.unsorted = options.duplicates, options.unsorted
-        self.spool = Spool(SINGLY, "submit_time")
+        self.spool = Spool(singly(JOBS), "submit_time")
         self.last_of_name = last_of_name
         self._repeats, self._ids = Repeats(), Repeats()
         self._keep: list[np.ndarray] = []

@@ -1,5 +1,6 @@
 """From a trace table and a pool to the state of a fresh replay."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,25 +77,37 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     ``gangs``: the policy may place a request on several replicas. ``changes`` (CHANGE): when the replicas come and go, with a level as
     link; None: all are there. Raises BadInput when a request asks for a model that there is not.
     """
-    arrival = trace["arrival_time"].to_numpy()
-    order = np.argsort(arrival, kind="stable")
-    n, m = trace.num_rows, pool.replicas
-    tenants = trace["tenant"].combine_chunks().dictionary_encode()
-    requests: Any = np.zeros(n, REQUEST).view(np.recarray)
-    work = np.zeros(n, WORK).view(np.recarray)
-    requests.arrival = arrival[order]
-    requests.prompt = requests.target = trace["prompt_tokens"].to_numpy()[order]
-    work.output = trace["output_tokens"].to_numpy()[order]
+    order = np.argsort(trace["arrival_time"].to_numpy(), kind="stable")
+    tenants = trace["tenant"].combine_chunks().dictionary_encode().dictionary.to_pylist()
+    state = build_empty(trace.num_rows, len(tenants), pool, seed, horizon_s, gangs, changes)
+    add_requests(state, 0, trace, order, tenants, pool, predictor(seed), gangs)
+    return state, order, tenants
+
+
+def predictor(seed: int) -> np.random.Generator:
+    """The errors of predicted output lengths, request by request."""
+    return np.random.default_rng((seed, PREDICTOR_STREAM))
+
+
+def add_requests(state: State, first: int, block: pa.Table, order: Array, tenants: list[str], pool: Pool, errors: np.random.Generator,
+                 gangs: bool) -> None:
+    """Puts the rows of ``block``, in this ``order`` (n,), into the tables of an empty state as requests ``first`` .. first + n - 1."""
+    n, whole = len(order), state.shown.requests
+    requests: Any = whole[first:first + n]
+    work: Any = state.work[first:first + n]
+    requests.arrival = block["arrival_time"].to_numpy()[order]
+    requests.prompt = requests.target = block["prompt_tokens"].to_numpy()[order]
+    work.output = block["output_tokens"].to_numpy()[order]
     requests.predicted = work.output
     if pool.predictor_sigma:
-        noise = np.random.default_rng((seed, PREDICTOR_STREAM)).normal(0.0, pool.predictor_sigma, n)
-        requests.predicted = np.maximum(1.0, work.output * np.exp(noise))
-    requests.service = _services(trace, pool)[order]
-    requests.tenant = tenants.indices.fill_null(len(tenants.dictionary)).to_numpy(zero_copy_only=False)[order]
-    if "priority" in trace.column_names:
-        requests.priority = pc.fill_null(trace["priority"], 0).to_numpy()[order]
+        requests.predicted = np.maximum(1.0, work.output * np.exp(errors.normal(0.0, pool.predictor_sigma, n)))
+    requests.service = _services(block, first, pool)[order]
+    tenant = pc.fill_null(pc.index_in(block["tenant"], value_set=pa.array(tenants, pa.string())), len(tenants))
+    requests.tenant = tenant.to_numpy()[order]
+    if "priority" in block.column_names:
+        requests.priority = pc.fill_null(block["priority"], 0).to_numpy()[order]
     for column, default in (("ttft_slo_s", pool.ttft_slo_s), ("tbt_slo_s", pool.tbt_slo_s)):
-        own = trace[column].to_numpy(zero_copy_only=False).astype(float)[order]
+        own = block[column].to_numpy(zero_copy_only=False).astype(float)[order]
         setattr(requests, column.removesuffix("_s"), np.where(np.isnan(own), np.inf if default is None else default, own))
     requests.status, requests.gang = np.full(n, UNSUBMITTED), 1
     for name in ("replica", "mate", "ahead", "behind", "dropped_by"):
@@ -102,7 +115,17 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     for name in ("start", "first_token", "decode_start", "finish"):
         setattr(requests, name, np.nan)
     requests.due = np.inf
+    need = -(-(requests.prompt + work.output) // pool.block)
+    impossible = need > pool.blocks * (pool.replicas - pool.decode_replicas if gangs else 1)
+    requests["status"][impossible] = REJECTED
+    state.shown.count[FINISHED_N] += int(impossible.sum())
 
+
+def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, gangs: bool, changes: Table | None = None,
+                zeros: Callable[..., Any] = np.zeros) -> State:
+    """A state with room for ``n`` requests of so many tenants, none of which is there; ``zeros`` makes the tables of requests."""
+    m = pool.replicas
+    requests, work = zeros(n, REQUEST).view(np.recarray), zeros(n, WORK).view(np.recarray)
     replicas = np.zeros(m, REPLICA).view(np.recarray)
     first_decoder = m - pool.decode_replicas
     replicas.role = np.where(np.arange(m) >= first_decoder, DECODE, PREFILL) if pool.decode_replicas else MIXED
@@ -117,8 +140,6 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
 
     if gangs and m > MOST_REPLICAS:
         raise BadInput(f"pool.replicas={m}: a policy with gangs takes at most {MOST_REPLICAS}")
-    need = -(-(requests.prompt + work.output) // pool.block)
-    requests["status"][need > pool.blocks * (first_decoder if gangs else 1)] = REJECTED
 
     coef, limit, row, switching = pool.tables()
     changes = np.zeros(0, CHANGE).view(np.recarray) if changes is None else changes.copy()
@@ -135,17 +156,16 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
     count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
     count[DROPS], count[ACCEPTING] = pool.unfinished == "drop", replicas["accepts"].sum()
-    count[FINISHED_N] = int((requests["status"] == REJECTED).sum())
-    table = np.zeros(len(tenants.dictionary) + 1, TENANT).view(np.recarray)
+    table = np.zeros(tenants + 1, TENANT).view(np.recarray)
     members = np.full((m, pool.batch), NOBODY, np.int64)
     view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,
                 np.zeros(n, np.int64), members.copy(),
                 np.zeros((m, pool.block), np.int64), changes)
-    return State(view, work), order, tenants.dictionary.to_pylist()
+    return State(view, work)
 
 
-def _services(trace: pa.Table, pool: Pool) -> Array:
-    """Index of the model that each row asks for: 0 with one model, else that of its name."""
+def _services(trace: pa.Table, first: int, pool: Pool) -> Array:
+    """Index of the model that each row asks for, ``first`` and those behind it: 0 with one model, else that of its name."""
     if not pool.models:
         return np.zeros(trace.num_rows, np.int64)
     names = [model.name for model in pool.models]
@@ -153,5 +173,5 @@ def _services(trace: pa.Table, pool: Pool) -> Array:
     if found.null_count:
         row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
         asked = trace["service"][row].as_py()
-        raise BadInput(f"requests, row {row}: service={asked!r} is none of pool.models, which are {', '.join(names)}")
+        raise BadInput(f"requests, row {first + row}: service={asked!r} is none of pool.models, which are {', '.join(names)}")
     return found.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -76,24 +76,26 @@ from harness.serving.step import (
 class Progress(NamedTuple):
     """Where the loop stands, so that it can be left and entered again."""
 
-    tally: Array  # i8 (4,) columns ARRIVED ..
+    tally: Array  # i8 (5,) columns ARRIVED ..
     last: Array  # f8 (1,) instant of the last event, s
     fault: Array  # i8 (4,) see step.FAULT
     found: Array  # i8 (M,) replicas that ``gang`` names
 
 
-ARRIVED, INSTANTS, TICKS, CHANGED = 0, 1, 2, 3
-"""Columns of Progress.tally: requests that have arrived, instants, ticks and changes of the replicas so far."""
+ARRIVED, INSTANTS, TICKS, CHANGED, KNOWN = range(5)
+"""Columns of Progress.tally: requests that have arrived, instants, ticks and changes of the replicas so far, and requests that may arrive
+now. Of those behind them the first has its arrival in the table too."""
 
-DONE, PAUSED_LOOP, BROKEN, FULL = 0, 1, 2, 3
-"""Why the loop was left: nothing is left to happen, enough instants for now, an invalid intention, or a log that must grow first."""
+DONE, PAUSED_LOOP, BROKEN, FULL, STARVED = 0, 1, 2, 3, 4
+"""Why the loop was left: nothing is left to happen, enough instants for now, an invalid intention, a log that must grow first, or all
+known requests have arrived and there are more."""
 
 IDLE_TICKS_S = 3600.0
 """With ticks, and requests that never start, the replay ends after so many seconds in which nothing else happened."""
 
 
-def new_progress(replicas: int) -> Progress:
-    return Progress(np.zeros(4, np.int64), np.zeros(1), np.zeros(4, np.int64), np.zeros(replicas, np.int64))
+def new_progress(replicas: int, requests: int) -> Progress:
+    return Progress(np.array([0, 0, 0, 0, requests]), np.zeros(1), np.zeros(4, np.int64), np.zeros(replicas, np.int64))
 
 
 @inlined
@@ -192,6 +194,8 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
         defined[2], defined[3], defined[4], defined[5], defined[6], defined[7], defined[8])
     while True:
         # 1. The next instant
+        if tally[ARRIVED] == tally[KNOWN] and tally[KNOWN] < n_requests:
+            return STARVED
         while calendar.mark[EVENTS] and is_stale(view, calendar, 0):
             pop_event(calendar)
         arrival = requests.arrival[tally[ARRIVED]] if tally[ARRIVED] < n_requests else np.inf
@@ -298,13 +302,13 @@ def replay(state, seen, own, calendar, log, progress, route, hand, key, admit, v
             r = calendar.todo[i]
             replicas.touched[r] = 0
             if count[SKIP_AHEAD] and replicas.busy[r] and replicas.op[r] < 0 and not (replicas.filling[r] or replicas.changed[r]):
-                run_ahead(view, log, r, coming, others_end(view, r), margin)
+                run_ahead(view, log, r, min(coming, others_end(view, r)))
         calendar.mark[PENDING] = 0
 
 
 def _signature():
     state, own = smallest_state()
-    pieces = [state, read_only(state.shown), own, new_calendar(1, 1), new_log(1), new_progress(1)]
+    pieces = [state, read_only(state.shown), own, new_calendar(1, 1), new_log(1), new_progress(1, 1)]
     hooks = [types.FunctionType(signatures()[hook]) for hook in HOOKS]
     defined = types.Array(types.boolean, 1, "C")
     return types.int64(*map(typeof, pieces), *hooks, defined, types.boolean, types.float64, types.int64, types.int64)

@@ -21,7 +21,7 @@ from harness.serving.lifecycle import (
     refresh,
     take,
 )
-from harness.serving.log import SPANS, STEP, add_span
+from harness.serving.log import STEP, add_span
 from harness.serving.queue import join, leave, touch
 from harness.serving.speed import step_s
 from harness.serving.state import (
@@ -47,6 +47,9 @@ from harness.serving.state import (
 )
 
 FINE, FAULTY = 0, 1
+
+AHEAD = 1024
+"""Most steps of a replica that are advanced at one instant, so that it is known how much the log grows."""
 
 FAULT, FAULT_REQUEST, FAULT_REPLICA, FAULT_OTHER = 0, 1, 2, 3
 """Columns of the fault record: what is wrong, and the request, replica and other request or number concerned."""
@@ -245,18 +248,17 @@ def begin_step(state, r):
 
 
 @inlined
-def run_ahead(view, log, r, limit, before, margin):
-    """Ends steps of replica ``r`` that only make tokens, and begins the next, as long as they end by ``limit`` and before
-    ``before``."""
+def run_ahead(view, log, r, before):
+    """Ends up to AHEAD steps of replica ``r`` that only make tokens, and begins the next, as long as they end before ``before``: what comes
+    at the end of a step belongs to the next."""
     replicas = view.replicas
     batch, blocks, tokens = replicas.batch[r], replicas.blocks[r], view.count[BLOCK_TOKENS]
     row, lead = view.row[replicas.model[r], 1] + replicas.link[r], replicas.lead[r]
-    last = min(replicas.next_end[r] - 1, replicas.ordinal[r] + (1 << 40))
+    last = min(replicas.next_end[r] - 1, replicas.ordinal[r] + AHEAD)
     ordinal, used, context, begin, end = replicas.ordinal[r], replicas.used[r], replicas.context[r], replicas.begin[r], view.due[r]
-    room = len(log.spans.end) - margin
     ahead = False
     before = min(before, view.clock[HORIZON])
-    while end <= limit and end < before and ordinal < last and log.size[SPANS] < room:
+    while end < before and ordinal < last:
         growth = view.phase[r, (ordinal + 1) % tokens]
         if used + growth > blocks:
             break

@@ -12,11 +12,20 @@ QUANTILE = 0.99
 
 def times_between_tokens(log: Log, requests: Table, replicas: int) -> tuple[Array, Array]:
     """Mean and 99th percentile (linear) of the times between the tokens of each request (Q,), s; nan with fewer than two tokens."""
-    spans, stays = spans_of(log), stays_of(log)
+    return between_tokens(stays_of(log), *ends_of_tokens(spans_of(log), replicas), requests)
+
+
+def ends_of_tokens(spans: Table, replicas: int) -> tuple[Array, Array]:
+    """The ends, s, of the steps that made tokens, by replica and in order (n,); and where those of each replica begin (M + 1,)."""
     tokens = np.flatnonzero((spans.kind == STEP) & (spans.batch > 0))
     replica = spans.replica[tokens]
     ends = spans.end[tokens][np.argsort(replica, kind="stable")]
-    first = np.concatenate([[0], np.cumsum(np.bincount(replica, minlength=replicas))])
+    return ends, np.concatenate([[0], np.cumsum(np.bincount(replica, minlength=replicas))])
+
+
+def between_tokens(stays: Table, ends: Array, first: Array, requests: Table) -> tuple[Array, Array]:
+    """The same from the stays of these requests, numbered from 0, and the ends of steps; that of ordinal o of replica r is
+    ends[first[r] + o - 1]."""
     by_request = np.argsort(stays.request, kind="stable")
     bounds = np.searchsorted(stays.request[by_request], np.arange(len(requests) + 1))
     mean, high = np.full(len(requests), np.nan), np.full(len(requests), np.nan)

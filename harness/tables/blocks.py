@@ -1,4 +1,4 @@
-"""A trace of jobs that is read block by block, because it may be larger than memory."""
+"""A trace of jobs or requests that is read block by block, because it may be larger than memory."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,19 +10,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import BadInput
-from harness.schema import JOBS, arrow_schema
+from harness.schema import TRACES, Table, arrow_schema
 from harness.tables import parquet
-from harness.tables.checks import checked, fill_defaults
+from harness.tables.checks import TIME_COLUMN, checked, fill_defaults
 from harness.tables.sniff import one_line, read_head, seems
-
-SINGLY = tuple(replace(column, unique=False) for column in JOBS)
-"""The rules that one row can break by itself."""
 
 HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
+def singly(table: Table) -> Table:
+    """The rules of ``table`` that one row can break by itself."""
+    return tuple(replace(column, unique=False) for column in table)
+
+
 class TraceFile:
-    """The jobs in a Parquet file: its ``schema``, its number of ``rows``, and their blocks of ROW_GROUP rows, the last one shorter.
+    """The rows of a Parquet file: its ``schema``, what ``kind`` of trace it is (None: none that can be read in blocks), its number of
+    ``rows``, and their blocks of ROW_GROUP rows, the last one shorter.
 
     Raises BadInput, here and while it is read, when it is no Parquet file or is corrupt.
     """
@@ -37,16 +40,20 @@ class TraceFile:
             self.schema, self.rows = about.schema.to_arrow_schema(), about.num_rows
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _corrupt(self.path, error) from error
+        self.kind = next((kind for kind in ("jobs", "requests") if TRACES[kind][0] in self.schema.names), None)
+        self.mark, self.table = TRACES[self.kind or "jobs"]
+        self.singly = singly(self.table)
+        self.time = TIME_COLUMN[self.kind or "jobs"]
 
     def checked_blocks(self) -> Iterator[pa.Table]:
-        """The blocks, checked row by row; after the last one also that no job_id is there twice. Raises BadInput.
+        """The blocks, checked row by row; after the last one also that no job_id or request_id is there twice. Raises BadInput.
 
         That check takes 8 bytes for each row.
         """
         hashes, at = np.empty(self.rows, np.uint64), 0
         for raw in self._raw(True):
-            block = checked(raw, SINGLY, f"{self.path}{f' (rows counted from {at:,})' if at else ''}")
-            hashes[at:at + block.num_rows] = string_hashes(block["job_id"])
+            block = checked(raw, self.singly, f"{self.path}{f' (rows counted from {at:,})' if at else ''}")
+            hashes[at:at + block.num_rows] = string_hashes(block[self.mark])
             at += block.num_rows
             yield block
         hashes.sort()
@@ -54,32 +61,32 @@ class TraceFile:
 
     def blocks(self) -> Iterator[pa.Table]:
         """The blocks of a file that passed ``checked_blocks``: schema columns first, defaults applied, then the unknown ones."""
-        types = {field.name: field.type for field in arrow_schema(JOBS)}
+        types = {field.name: field.type for field in arrow_schema(self.table)}
         for raw in self._raw(False):
             same = all(raw.schema.field(name).type == types.get(name, raw.schema.field(name).type) for name in raw.column_names)
-            yield fill_defaults(raw, JOBS) if same else checked(raw, SINGLY, str(self.path))
+            yield fill_defaults(raw, self.table) if same else checked(raw, self.singly, str(self.path))
 
     def in_order(self) -> bool:
-        """Whether there is a submit_time, of numbers that never fall."""
-        at = self.schema.get_field_index("submit_time")
+        """Whether there is a column of arrivals, of numbers that never fall."""
+        at = self.schema.get_field_index(self.time)
         if at < 0 or not (pa.types.is_floating(self.schema.types[at]) or pa.types.is_integer(self.schema.types[at])):
             return False
         last = -np.inf
-        for block in self._raw(False, ["submit_time"]):
-            times = pc.fill_null(block["submit_time"].cast(pa.float64(), safe=False), np.nan).to_numpy()
+        for block in self._raw(False, [self.time]):
+            times = pc.fill_null(block[self.time].cast(pa.float64(), safe=False), np.nan).to_numpy()
             if times[0] < last or (times[1:] < times[:-1]).any():
                 return False
             last = times[-1]
         return True
 
     def _check_unique(self, suspects: np.ndarray) -> None:
-        """Raises BadInput when a job_id with one of these hashes is there twice."""
+        """Raises BadInput when a name with one of these hashes is there twice."""
         seen: set[str] = set()
-        for block in self._raw(False, ["job_id"]) if len(suspects) else ():
-            names = block["job_id"].cast(pa.string())
+        for block in self._raw(False, [self.mark]) if len(suspects) else ():
+            names = block[self.mark].cast(pa.string())
             for name in names.filter(pa.array(np.isin(string_hashes(names), suspects))).to_pylist():
                 if name in seen:
-                    raise BadInput(f"{self.path}: column job_id: '{one_line(name, 40)}' is there twice, must be unique")
+                    raise BadInput(f"{self.path}: column {self.mark}: '{one_line(name, 40)}' is there twice, must be unique")
                 seen.add(name)
 
     def _raw(self, verify: bool, columns: list[str] | None = None) -> Iterator[pa.Table]:

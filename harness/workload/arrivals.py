@@ -32,15 +32,33 @@ def gamma_factors(rng: np.random.Generator, cv: float, size: int) -> np.ndarray:
     return rng.gamma(1.0 / (cv * cv), cv * cv, size) if cv > 0 else np.ones(size)
 
 
-def per_day(factors: np.ndarray, bins: int, bin_s: float, week_s: float) -> np.ndarray:
-    """The factor of the calendar day of each bin: f64 (bins,)."""
-    day = np.floor_divide(week_s + (np.arange(bins) + 0.5) * bin_s, DAY_S).astype(np.int64)
-    return factors[day - int(week_s // DAY_S)]
+def per_day(factors: np.ndarray, bins: int, bin_s: float, week_s: float, period_s: float = DAY_S) -> np.ndarray:
+    """The factor of the calendar day, or other period, of each bin: f64 (bins,)."""
+    day = np.floor_divide(week_s + (np.arange(bins) + 0.5) * bin_s, period_s).astype(np.int64)
+    return factors[day - int(week_s // period_s)]
 
 
-def days_touched(end_s: float, week_s: float) -> int:
-    """Calendar days that [0, end_s) touches."""
-    return int((week_s + end_s) // DAY_S) - int(week_s // DAY_S) + 1
+def days_touched(end_s: float, week_s: float, period_s: float = DAY_S) -> int:
+    """Calendar days, or other periods, that [0, end_s) touches."""
+    return int((week_s + end_s) // period_s) - int(week_s // period_s) + 1
+
+
+def silences(rng: np.random.Generator, per_day: float, mean_s: float, end_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """Begins and ends, s, of the times in which nothing arrives: they begin as a Poisson process, last exponentially, and may
+    overlap."""
+    found, at = [], rng.exponential(DAY_S / per_day) if per_day > 0.0 else end_s
+    while at < end_s:
+        found.append((at, at + rng.exponential(mean_s)))
+        at += rng.exponential(DAY_S / per_day)
+    begin, end = np.array(found).reshape(-1, 2).T
+    return begin, end
+
+
+def outside(times: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """``times`` (any order) that are in no interval [begin, end), begins ascending."""
+    before = np.searchsorted(begin, times, side="right")
+    latest = np.append(-np.inf, np.maximum.accumulate(end))
+    return times[latest[before] <= times]
 
 
 def place(counts: np.random.Generator, places: np.random.Generator, expected: np.ndarray, bin_s: float, end_s: float) -> np.ndarray:

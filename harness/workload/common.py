@@ -61,12 +61,18 @@ class Stream(IntEnum):
     FITTED_TENANT = 47
     FITTED_TOKENS = 48
     STANDING = 49
+    FITTED_SILENCE = 50
     REQUEST_ARRIVAL = 60
     REQUEST_PROMPT = 61
     REQUEST_OUTPUT = 62
     REQUEST_TENANT = 63
     LONG_REQUEST = 64
     LONG_TOKENS = 65
+    GANG_ARRIVAL = 80
+    GANG_INSTANCES = 81
+    GANG_DURATION = 82
+    GANG_SENSITIVE = 83
+    GANG_TENANT = 84
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

@@ -43,7 +43,8 @@ class Params:
     days: length of the trace (days).
     start_hour: hours from Monday's midnight to time 0.
     load_scale: multiplies all rates (1).
-    bin_s: over which rates are constant (s).
+    bin_s, period_s: over which rates are constant, and time that has a factor of its own besides: a day, or less in a short trace (s).
+    silent: how often a day nothing arrives for a while, and for how long on average (s); of all classes at once.
     classes: one mapping for each class, see harness.workload.fitted.ClassFit.
     map: rules that set columns of matching rows, such as the priority of a class (see harness.workload.classes).
     """
@@ -55,6 +56,8 @@ class Params:
     start_hour: float = 0.0
     load_scale: float = 1.0
     bin_s: float = HOUR_S
+    period_s: float = DAY_S
+    silent: list[float] = field(default_factory=lambda: [0.0, 0.0])
     classes: list[dict[str, Any]] = field(default_factory=list)
     map: list[dict[str, Any]] = field(default_factory=list)
 
@@ -64,9 +67,9 @@ class ClassFit:
     """One class of a fit.
 
     name: prefix of its names, and the service of requests.
-    per_hour: mean arrivals an hour.
+    per_hour: mean arrivals an hour, silences left out.
     hour, weekday: factors of the hours of the day and of the days from Monday on, mean about 1; [] means all 1.
-    day, bin: sigma and rho of the log-normal AR(1) factor that each calendar day, and each bin, has.
+    day, bin: sigma and rho of the log-normal AR(1) factor that each calendar day (or period), and each bin, has.
     batch: mean number of arrivals of a batch, and the mean gap in it (s).
     sizes: of jobs, [share, instances, gpus, gpu_milli, cpus, memory_mib] for each size.
     durations: of jobs, {from_gpus, quantiles} for each bucket of sizes, ascending; quantiles at SHARES (s).
@@ -101,6 +104,9 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
     check_number("start_hour", params.start_hour, low=0, below=168)
     check_number("load_scale", params.load_scale, above=0)
     check_number("bin_s", params.bin_s, low=1, high=DAY_S)
+    check_number("period_s", params.period_s, low=params.bin_s, high=DAY_S)
+    if len(params.silent) != 2 or not np.isfinite(params.silent).all() or min(params.silent) < 0:
+        raise BadInput(f"workload.silent={params.silent}: must be 2 numbers >= 0, times a day and their mean length in s")
     if params.kind not in ("jobs", "requests"):
         raise BadInput(f"workload.kind={params.kind}: must be jobs or requests")
     if not params.classes:
@@ -115,6 +121,12 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
     if params.map:
         whole = checked(apply_rules(whole, columns[0], params.map, seed), columns[0], "the fitted workload after workload.map")
     return whole
+
+
+def arrival_times(params: Params, seed: int) -> np.ndarray:
+    """When anything arrives, ascending (s)."""
+    return np.sort(np.concatenate([_times(params, _class(section, number, params.kind), seed, number)
+                                   for number, section in enumerate(params.classes)]))
 
 
 def _class(section: dict[str, Any], number: int, kind: str) -> ClassFit:
@@ -151,13 +163,17 @@ def _times(params: Params, mine: ClassFit, seed: int, number: int) -> np.ndarray
     expected = arrivals.calendar(np.array(mine.hour or [1.0] * 24), np.array(mine.weekday or [1.0] * 7), bins, params.bin_s, week)
     expected = expected * (mine.per_hour * params.load_scale * params.bin_s / HOUR_S / mine.batch[0])
     (day_sigma, day_rho), (bin_sigma, bin_rho) = mine.day, mine.bin
-    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), day_sigma, day_rho, arrivals.days_touched(end, week))
-    expected *= arrivals.per_day(days, bins, params.bin_s, week)
+    period = params.period_s
+    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), day_sigma, day_rho, arrivals.days_touched(end, week, period))
+    expected *= arrivals.per_day(days, bins, params.bin_s, week, period)
     expected *= arrivals.lognormal_ar1(generator(seed, Stream.FITTED_BIN, number), bin_sigma, bin_rho, bins)
     starts = arrivals.place(generator(seed, Stream.FITTED_COUNT, number), generator(seed, Stream.FITTED_PLACE, number), expected,
                             params.bin_s, end)
     sizes, gaps = (generator(seed, Stream.FITTED_BATCH, number, part) for part in (0, 1))
-    return arrivals.rounded(arrivals.in_batches(sizes, gaps, starts, mine.batch[0], mine.batch[1]), end)
+    times = arrivals.in_batches(sizes, gaps, starts, mine.batch[0], mine.batch[1])
+    often, long = params.silent
+    begin, until = arrivals.silences(generator(seed, Stream.FITTED_SILENCE), often, long, end)
+    return arrivals.rounded(arrivals.outside(times, begin, until), end)
 
 
 def _jobs(mine: ClassFit, times: np.ndarray, seed: int, number: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """From a trace to the parameters of `harness.workload.fitted`: a few hundred numbers, no rows.
 
-Moments are matched one scale after the other: means by hour and weekday, then the variance and lag-1 covariance of what is left
-by day, then by bin; short gaps beyond those of a Poisson process become batches.
+Long gaps become silences where the process would have none such. Moments are matched one scale after the other: means by hour and
+weekday, then the variance and lag-1 covariance of what is left by day, then by bin (minutes and some seconds in a trace of hours),
+corrected for what estimating the mean takes from them; short gaps beyond those of a Poisson process become batches.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from harness.schema import MILLI
 from harness.tables import TIME_COLUMN, kind_of
 from harness.workload import arrivals
 from harness.workload.common import DAY_S, HOUR_S
-from harness.workload.fitted import SETTABLE, SHARES, SIZE, ClassFit, Params
+from harness.workload.fitted import SETTABLE, SHARES, SIZE, ClassFit, Params, arrival_times
 
+MINUTE_S = 60.0
 MOST_SIZES, MOST_TENANTS = 40, 20
 BUCKETS = (0.0, 0.001, 1.0, 2.0, 8.0, 9.0)
 """Sizes (GPUs of a job) from which on durations are fitted apart: none, part of one, 1, several, a server, more."""
@@ -28,6 +30,15 @@ LEAST_ROWS = 100
 
 SHORT_GAP = 0.05
 """Gaps below this part of the mean gap may be those of a batch."""
+
+SILENCE, BEYOND = 50.0, 6.0
+"""A gap in which so many arrivals are to be expected at the mean rate, and so many times the 99.9 % quantile of gaps, is a silence."""
+SHORT_OF = 0.8
+"""Silences are fitted when the process without them has less than this part of the coefficient of variation of the gaps."""
+
+SHORT_BINS = (2.0, 5.0, 15.0)
+"""Bins of a trace of less than two days: the first with FEWEST arrivals on average, and minutes that have factors; else minutes alone."""
+FEWEST = 5.0
 
 CLASSES = {"jobs": ("kind", "priority", "preemptible"), "requests": ("service",)}
 
@@ -50,19 +61,59 @@ def fit(table: pa.Table, about: str, week_s: float | None = None, by: Sequence[s
     if len(times) < 2 or not times.max() > times.min():
         raise BadInput("the trace has no span: a fit needs arrivals at two instants at least")
     first, span = float(times.min()), float(times.max() - times.min())
-    bin_s = HOUR_S if span >= 2 * DAY_S else 60.0
-    week = (week_s or 0.0) + first
+    week, ordered, nothing = (week_s or 0.0) + first, np.sort(times) - first, np.empty((0, 2))
+    silent, plain = _silences(ordered, span), _parameters(table, kind, by, about, week, first, span, nothing)
+    if not len(silent):
+        return plain
+    params = Params(**{key: value for key, value in plain.items() if key != "generator"})
+    drawn = [_gap_cv(arrival_times(params, seed)) for seed in range(5)]
+    return plain if np.median(drawn) > SHORT_OF * _gap_cv(ordered) else _parameters(table, kind, by, about, week, first, span, silent)
+
+
+def _gap_cv(times: np.ndarray) -> float:
+    gaps = np.diff(times)
+    return float(gaps.std() / gaps.mean())
+
+
+def _parameters(table: pa.Table, kind: str, by: Sequence[str], about: str, week: float, first: float, span: float, silent: np.ndarray
+                ) -> dict[str, Any]:
+    """The parameters of a trace from ``first`` on, ``week`` s after a Monday's midnight, with these silences (n, 2)."""
+    bin_s, period_s = _scales(table.num_rows, span)
     classes = []
     for name, mask in _classes(table, by).items():
         part = table.filter(pa.array(mask))
-        process = _process(np.sort(part[TIME_COLUMN[kind]].to_numpy()) - first, span, bin_s, week % arrivals.WEEK_S)
+        process = _process(np.sort(part[TIME_COLUMN[kind]].to_numpy()) - first, span, bin_s, period_s, silent, week % arrivals.WEEK_S)
         marks = _job_marks(part) if kind == "jobs" else _request_marks(part)
         classes.append(_plain(asdict(ClassFit(name=name, **process, **marks, tenants=_tenants(part)))))
     defaults = asdict(ClassFit("", 0.0))
     kept = [{key: value for key, value in c.items() if value != defaults[key] or key in ("name", "per_hour")} for c in classes]
     params = asdict(Params(about=about, kind=kind, days=_round(span / DAY_S, 4), start_hour=_round(week % arrivals.WEEK_S / HOUR_S, 4),
-                           bin_s=bin_s, classes=kept))
+                           bin_s=bin_s, period_s=period_s, classes=kept,
+                           silent=[_round(len(silent) * DAY_S / span), _round(float(np.diff(silent).mean()))] if len(silent) else [0, 0]))
     return {"generator": "fitted", **params}
+
+
+def _scales(rows: int, span: float) -> tuple[float, float]:
+    """The bins, and the longer periods that have factors too, s."""
+    if span >= 2 * DAY_S:
+        return HOUR_S, DAY_S
+    return next((bin_s for bin_s in SHORT_BINS if rows * bin_s / span >= FEWEST and span >= 20 * MINUTE_S), MINUTE_S), MINUTE_S
+
+
+def _silences(times: np.ndarray, span: float) -> np.ndarray:
+    """Begin and end of each silence: f64 (n, 2)."""
+    gaps = np.diff(times)
+    at = np.flatnonzero(gaps > max(SILENCE * span / len(times), BEYOND * float(np.quantile(gaps, 0.999))))
+    return np.column_stack([times[at], times[at + 1]])
+
+
+def _seen(silent: np.ndarray, bins: int, bin_s: float) -> np.ndarray:
+    """The share of each bin that is in no silence: f64 (bins,)."""
+    begin, end = np.arange(bins) * bin_s, np.arange(1, bins + 1) * bin_s
+    hidden = np.zeros(bins)
+    for since, until in silent:
+        hidden += np.clip(np.minimum(end, until) - np.maximum(begin, since), 0.0, None)
+    return 1.0 - hidden / bin_s
 
 
 def _classes(table: pa.Table, by: Sequence[str]) -> dict[str, np.ndarray]:
@@ -86,9 +137,10 @@ def _classes(table: pa.Table, by: Sequence[str]) -> dict[str, np.ndarray]:
     return {names[i] or "none": codes == i for i in order}
 
 
-def _process(times: np.ndarray, span: float, bin_s: float, week: float) -> dict[str, Any]:
+def _process(times: np.ndarray, span: float, bin_s: float, period_s: float, silent: np.ndarray, week: float) -> dict[str, Any]:
     """The arrival process of one class; ``times`` ascend from 0 to at most ``span``."""
-    mean_gap = span / len(times)
+    heard = span - float(np.diff(silent).sum())
+    mean_gap = heard / len(times)
     gaps = np.diff(times)
     short = gaps <= SHORT_GAP * mean_gap
     batch = [1.0, 0.0]
@@ -99,19 +151,23 @@ def _process(times: np.ndarray, span: float, bin_s: float, week: float) -> dict[
             batch = [1.0 / (1.0 - min(together, 0.95)), float(gaps[short].mean())]
     bins = max(int(span // bin_s), 1)
     counts = np.bincount(np.minimum(np.floor_divide(times, bin_s).astype(np.int64), bins), minlength=bins + 1)[:bins].astype(np.float64)
-    middle = week + (np.arange(bins) + 0.5) * bin_s
+    seen = _seen(silent, bins, bin_s)
+    kept = seen > 0.5
+    counts, seen, middle = counts[kept], seen[kept], (week + (np.arange(bins) + 0.5) * bin_s)[kept]
     hour, weekday, day_of = (np.floor_divide(middle, HOUR_S).astype(np.int64) % 24, np.floor_divide(middle, DAY_S).astype(np.int64) % 7,
-                             np.floor_divide(middle, DAY_S).astype(np.int64) - int(week // DAY_S))
-    rate = len(times) * bin_s / span
-    by_hour = _factors(counts / rate, hour, 24) if span >= 2 * DAY_S else np.ones(24)
-    by_weekday = _factors(counts / rate / np.maximum(by_hour[hour], 1e-9), weekday, 7) if span >= 7 * DAY_S else np.ones(7)
-    expected = np.maximum(rate * by_hour[hour] * by_weekday[weekday], 1e-9)
+                             np.unique(np.floor_divide(middle, period_s), return_inverse=True)[1])
+    rate = len(times) * bin_s / heard
+    by_hour = _factors(counts / rate / seen, hour, 24) if span >= 2 * DAY_S else np.ones(24)
+    by_weekday = _factors(counts / rate / seen / np.maximum(by_hour[hour], 1e-9), weekday, 7) if span >= 7 * DAY_S else np.ones(7)
+    expected = np.maximum(rate * by_hour[hour] * by_weekday[weekday] * seen, 1e-9)
     noise = 2.0 * batch[0] - 1.0
     if span >= 7 * DAY_S:
         day, within = _two_scales(counts, expected, day_of, noise)
+    elif bin_s < period_s <= MINUTE_S:
+        day, within = _slow_and_fast(counts, expected, day_of, noise)
     else:
-        day, within = [0.0, 0.0], _modulation(*_moments(counts, expected, noise))
-    return {"per_hour": _round(len(times) * HOUR_S / span), "hour": [_round(f, 3) for f in by_hour] if span >= 2 * DAY_S else [],
+        day, within = [0.0, 0.0], _modulation(*_unbiased(*_moments(counts, expected, noise), len(counts)))
+    return {"per_hour": _round(len(times) * HOUR_S / heard), "hour": [_round(f, 3) for f in by_hour] if span >= 2 * DAY_S else [],
             "weekday": [_round(f, 3) for f in by_weekday] if span >= 7 * DAY_S else [], "day": [_round(v, 3) for v in day],
             "bin": [_round(v, 3) for v in within], "batch": [_round(batch[0], 3), _round(batch[1])]}
 
@@ -135,6 +191,47 @@ def _moments(counts: np.ndarray, expected: np.ndarray, noise: float) -> tuple[fl
     return max(variance, 0.0), covariance
 
 
+def _unbiased(variance: float, covariance: float, n: int) -> tuple[float, float]:
+    """The moments of a factor behind those found in ``n`` bins whose mean was estimated too: that takes the variance of the mean from both,
+    2 / n sum (1 - k / n) rho^k and so on of an AR(1), found by iteration."""
+    found, lag = (variance, covariance), np.arange(1, max(n, 2))
+    for _ in range(50):
+        rho = min(max(covariance / variance, 0.0), 0.95) if variance > 0 else 0.0
+        of_mean = variance / n * (1.0 + 2.0 * float(((1.0 - lag / n) * rho**lag).sum()))
+        variance, covariance = found[0] + of_mean, found[1] + of_mean
+    variance = min(variance, 3.0 * found[0])
+    return variance, min(covariance, 0.95 * variance)
+
+
+def _slow_and_fast(counts: np.ndarray, expected: np.ndarray, period_of: np.ndarray, noise: float) -> tuple[list[float], list[float]]:
+    """Sigma and rho of the factors of periods and of bins in a trace of hours.
+
+    What periods share with the next is the slow factor's alone, which has all of it that goes on from one to the second next. The fast one
+    has the rest of the variance of bins, and the rho with which it leaves in periods what they have beyond the slow one, by bisection.
+    """
+    sums = np.bincount(period_of, weights=counts), np.maximum(np.bincount(period_of, weights=expected), 1e-9)
+    rest = sums[0] - sums[1]
+    second = float((rest[2:] * rest[:-2]).sum() / (sums[1][2:] * sums[1][:-2]).sum()) if len(rest) > 4 else 0.0
+    variance, covariance = _moments(*sums, noise)
+    rho = min(max(second / covariance, 0.0), 0.95) if covariance > 0 else 0.0
+    slow, _ = _unbiased(min(max(covariance, 0.0) / rho, variance), max(covariance, 0.0), len(rest)) if rho > 0.05 else (0.0, 0.0)
+    total, _ = _moments(counts, expected, noise)
+    sigma = arrivals.sigma_of((1.0 + total) / (1.0 + slow) - 1.0)
+    left, size = (1.0 + max(variance, slow)) / (1.0 + slow) - 1.0, max(int(np.median(np.bincount(period_of))), 1)
+    low, high = 0.0, 0.99
+    for _ in range(30):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _mean_of_bins(sigma, middle, size) < left else (low, middle)
+    return [arrivals.sigma_of(slow), rho], [sigma, low]
+
+
+def _mean_of_bins(sigma: float, rho: float, size: int) -> float:
+    """Variance of the mean of ``size`` successive factors of a log-normal AR(1)."""
+    weights = 2.0 * (size - np.arange(size)) / size**2
+    weights[0] /= 2.0
+    return float((weights * np.expm1(sigma**2 * rho ** np.arange(size))).sum())
+
+
 def _modulation(variance: float, covariance: float) -> list[float]:
     """Sigma and rho of the log-normal AR(1) factor with these moments."""
     sigma = arrivals.sigma_of(variance)
@@ -148,14 +245,13 @@ def _two_scales(counts: np.ndarray, expected: np.ndarray, day_of: np.ndarray, no
     bins' own factor: three equations, solved by iteration.
     """
     total, next_total = _moments(counts, expected, noise)
-    daily, next_daily = _moments(np.bincount(day_of, weights=counts), np.maximum(np.bincount(day_of, weights=expected), 1e-9), noise)
+    daily, next_daily = _unbiased(*_moments(np.bincount(day_of, weights=counts), np.maximum(np.bincount(day_of, weights=expected), 1e-9),
+                                            noise), int(day_of.max()) + 1)
     size = max(int(np.median(np.bincount(day_of))), 1)
-    weights = 2.0 * (size - np.arange(size)) / size**2
-    weights[0] /= 2.0
     between, within = daily, [0.0, 0.0]
     for _ in range(100):
         within = _modulation((1.0 + total) / (1.0 + between) - 1.0, (1.0 + next_total) / (1.0 + between) - 1.0)
-        mean = float((weights * np.expm1(within[0] ** 2 * within[1] ** np.arange(size))).sum())
+        mean = _mean_of_bins(*within, size)
         between = min(max((daily - mean) / (1.0 + mean), 0.0), total)
     return _modulation(between, next_daily), within
 

@@ -17,12 +17,14 @@ from harness.tables import checked, kind_of, read_trace
 from harness.workload.azure_like import Params as AzureLike
 from harness.workload.azure_like import generate as azure_like
 from harness.workload.common import Stream, check_number, generator, in_order
-from harness.workload.trace import scale_load
+from harness.workload.trace import scale_load, streamed
 
 if TYPE_CHECKING:
     from harness.topology import Cluster
 
 SHORT, LONG = "short", "long"
+
+__all__ = ["Params", "generate", "streamed"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Params:
     long_quantile: they are drawn from those whose prompt is at or above this quantile, so that 0.05 with 0.95 is every one of them.
     long_drop: leave the others above the quantile out, as if they had become long too.
     long_min, long_max: prompt tokens of a long request, uniform.
+    stream: whether the file is read block by block while it is replayed, as of workload=trace: with no other parameter than path.
     """
 
     path: str | None = None
@@ -59,6 +62,7 @@ class Params:
     long_drop: bool = True
     long_min: int = 100_000
     long_max: int = 500_000
+    stream: bool | None = None
 
 
 def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.topology import Cluster
 
 STREAMED_ROWS = 4_000_000
-"""From so many rows on, a trace of jobs that is taken as it is is streamed."""
+"""From so many rows on, a trace of jobs or requests that is taken as it is is streamed."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Params:
         around (s).
     map: rules that set columns of matching rows, such as the priority of a class (see harness.workload.classes).
     stream: whether the trace is read block by block while it is replayed, in memory that does not grow with it; it must be sorted by
-        submit_time, and no other parameter but path may be set. null: when it is so, and has 4,000,000 rows or more.
+        time, and no other parameter but path may be set. null: when it is so, and has 4,000,000 rows or more.
     """
 
     path: str | None = None
@@ -84,22 +84,23 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
     return trace.combine_chunks()
 
 
-def streamed(params: Params) -> TraceFile | None:
+def streamed(params: Any) -> TraceFile | None:
     """The trace as a file to be read block by block; None when it is to be loaded whole.
 
-    Raises BadInput when it should be streamed and cannot be, and for a file that is no Parquet file.
+    ``params`` are those of any generator with ``path`` and ``stream``. Raises BadInput when it should be streamed and cannot be, and for
+    a file that is no Parquet file.
     """
     if params.stream is False or not params.path:
         return None
     file = TraceFile(params.path)
-    if not params.stream and (file.rows < STREAMED_ROWS or JOBS[0].name not in file.schema.names):
+    if not params.stream and (file.rows < STREAMED_ROWS or file.kind is None):
         return None
-    plain = Params(params.path, stream=params.stream)
+    plain = type(params)(path=params.path, stream=params.stream)
     steps = [f"workload.{step.name}" for step in fields(params) if getattr(params, step.name) != getattr(plain, step.name)]
-    if not steps and JOBS[0].name in file.schema.names and file.rows and file.in_order():
+    if not steps and file.kind and file.rows and file.in_order():
         return file
     if params.stream:
-        why = (f"{', '.join(steps)} cannot be applied to it" if steps else f"{params.path} must have jobs, sorted by submit_time")
+        why = f"{', '.join(steps)} cannot be applied to it" if steps else f"{params.path} must have jobs or requests, sorted by {file.time}"
         raise BadInput(f"workload.stream=true: the trace is taken as it is, and {why}; leave workload.stream out to load it whole")
     return None
 

@@ -1,0 +1,157 @@
+"""The claims on serving policies from results that are made up, and the searches behind ISJL's from instances worked by hand."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import serving_claims
+from harness.claims import CALIBRATED, HOLDS, PARTLY, SKIPPED
+from harness.figures import isjl_frontier
+from harness.figures.settings import NotDrawn
+from harness.serving_claims import Instances, Worst, frontier, knee, worst_ratios
+from synthetic_results import write_summary
+
+SEEDS = range(10)
+TINY = Instances(2, 3, 3)
+
+
+def of(found: list) -> dict:
+    return {claim.claim_id: claim for claim in found}
+
+
+@pytest.fixture
+def few_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_claims, "SMALL", TINY)
+
+
+def pecsched(tmp_path: Path, seeds: range = SEEDS, stretch: float = 1.0) -> dict[str, Path]:
+    """PecSched waits 8 s where FIFO waits 40 s (0.2) and Reservation 80 s (0.1); without long requests FIFO waits 10 s (4 x) and serves
+    10/s instead of 5 (0.5); PecSched serves 15/s, 3 x FIFO's and 5 x Reservation's; its long ones take 105 s instead of 100."""
+    drain = [
+        {"policy": policy, "seed": seed, "workload.load_scale": 4.5, "queue_s_p99_short": stretch * wait, "drain_rps_short": rate,
+         "e2e_s_mean_long": long, "starved_share_long": starved, "busy_mean": busy, "policy.long": 1.0}
+        for seed in seeds for policy, wait, rate, long, starved, busy in (
+            ("pecsched", 8.0, 15.0, 105.0, 0.0, 0.9), ("long_fifo", 40.0, 5.0, 100.0, 0.0, 0.9),
+            ("reservation", 80.0, 3.0, 90.0, 0.0, 0.7), ("long_priority", 6.0, 12.0, 300.0, 0.95, 0.9))]
+    without = [{"policy": "fcfs", "seed": seed, "workload.load_scale": scale, "queue_s_p99": 10.0 * scale / 4.5, "throughput_rps": 10.0}
+               for seed in seeds for scale in (1.0, 4.5)]
+    return {"pecsched_drain": write_summary(tmp_path / "drain", drain), "pecsched_without": write_summary(tmp_path / "without", without)}
+
+
+def test_what_is_published_of_pecsched_holds_when_it_is_measured(tmp_path: Path):
+    found = of(serving_claims.serving_claims(pecsched(tmp_path)))
+    assert {claim.verdict for claim in found.values()} == {HOLDS}
+    assert {name.removeprefix("pecsched-"): claim.measured for name, claim in found.items()} == pytest.approx({
+        "fifo-longs-p99": 4.0, "fifo-longs-throughput": 0.5, "fifo-p99": 0.2, "fifo-throughput": 3.0, "long-jct": 1.05,
+        "reservation-p99": 0.1, "reservation-throughput": 5.0, "priority-starves": 0.95, "reservation-idle": 0.3})
+
+
+def test_a_ratio_is_taken_seed_by_seed_and_few_seeds_are_not_enough(tmp_path: Path):
+    found = of(serving_claims.serving_claims(pecsched(tmp_path, range(3))))
+    assert {claim.verdict for claim in found.values()} == {SKIPPED}
+
+
+def test_ten_times_the_waits_leave_ratios_between_policies_alone(tmp_path: Path):
+    found = of(serving_claims.serving_claims(pecsched(tmp_path, stretch=10.0)))
+    assert found["pecsched-fifo-p99"].measured == pytest.approx(0.2)
+    assert found["pecsched-fifo-longs-p99"].measured == pytest.approx(40.0)
+    assert found["pecsched-fifo-longs-p99"].verdict == PARTLY  # same sign, far above the published range
+
+
+def test_nothing_is_claimed_of_recipes_that_did_not_run(tmp_path: Path):
+    done = pecsched(tmp_path)
+    assert serving_claims.serving_claims({}) == []
+    assert serving_claims.serving_claims({"pecsched_drain": done["pecsched_drain"]}) == []
+    assert serving_claims.serving_sections({}) == []
+
+
+def test_the_worst_ratio_of_ljf_is_three_quarters():
+    # Lengths 1, 1, 2 on two places, pure-max steps. LJF: (2, 1) then (1): 1 + 2 + 1 = 4. With delta 1 the second 1 may enter after the
+    # first, beside the 2: 1 + 2 = 3.
+    found = worst_ratios(TINY)
+    assert found["LJF"] == Worst(0.75, (1, 1, 2), 1)
+    assert found["ISJL, head insertion"].ratio == pytest.approx(8 / 9)
+    assert all(worst.ratio <= 1 for worst in found.values())
+
+
+def test_isjl_keeps_three_quarters_and_fcfs_does_not(few_instances: None, tmp_path: Path):
+    rows = [{"policy": "isjl", "policy.delta": delta, "seed": seed, "makespan_s": makespan, "e2e_s_mean": mean}
+            for seed in SEEDS for delta, makespan, mean in ((0.0, 120.0, 50.0), (215.0, 110.0, 45.0), (1e9, 100.0, 35.0))]
+    found = of(serving_claims.serving_claims({"isjl": write_summary(tmp_path / "isjl", rows)}))
+    assert found["isjl-ratio"].verdict == HOLDS and "up to 3 lengths up to 3" in found["isjl-ratio"].setup_difference
+    assert (found["isjl-throughput"].measured, found["isjl-latency"].measured) == (pytest.approx(20.0), pytest.approx(-30.0))
+    assert all(claim.reconstruction for claim in found.values())
+    (section,) = serving_claims.serving_sections({"isjl": tmp_path / "isjl"})
+    assert "reconstruction" in section.title and "| FCFS, worst order of two | 0.583 | [1, 3, 3] | 0 |" in section.text
+
+
+def test_the_frontier_starts_at_ljf_and_ends_where_delta_binds_no_more():
+    found = frontier(seeds=1).set_index(["rule", "delta"])
+    assert found.loc[("LJF", 0.0)].tolist() == [0.0, 0.0, pytest.approx(0.0, abs=0.2)]
+    isjl = found.loc["ISJL"]
+    assert isjl["throughput"].is_monotonic_increasing and isjl["externality"].is_monotonic_increasing
+    assert isjl["throughput"].iloc[-1] > 0.1 > 0 > found.loc[("FCFS", float("inf")), "throughput"]
+
+
+def test_the_frontier_is_drawn_with_its_best_rule_on_top():
+    figure = isjl_frontier.draw(frontier(seeds=1))
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == ["delta 64", "delta 215", "delta 512", "no limit"]
+    assert any("ISJL (reconstruction) gains" in text.get_text() for text in figure.texts)
+    with pytest.raises(NotDrawn, match="no frontier"):
+        isjl_frontier.draw(frontier(seeds=1).iloc[:0])
+
+
+@pytest.mark.parametrize(("shares", "expected"), [
+    ((1.0, 0.95, 0.85), 2.5),  # half way from 0.95 down to 0.85
+    ((1.0, 0.8, 0.7), 1.5),  # half way from 1.0 to 0.8
+    ((0.45, 0.3, 0.2), 0.5),  # half of what is asked for at the lowest load
+    ((1.0, 1.0, 0.9), 3.0),  # never below
+])
+def test_the_knee_is_linear_between_loads(shares: tuple[float, ...], expected: float):
+    cells = pd.DataFrame({"workload.rate": [3.0, 1.0, 2.0], "slo_met_share": [shares[2], shares[0], shares[1]]})
+    assert knee(cells) == pytest.approx(expected)
+
+
+def test_flowprefill_is_judged_by_goodput_and_blocking(tmp_path: Path):
+    # FCFS meets 90 % up to 0.5/s, FlowPrefill up to 2.5/s: 5 x is at least half of 5.6 x. EDF's heads wait 4 s for FlowPrefill's one.
+    shares = {"fcfs": (0.45, 0.3, 0.2), "edf": (0.9, 0.5, 0.4), "flowprefill": (1.0, 0.95, 0.85)}
+    waits = {"fcfs": 9.0, "edf": 4.0, "flowprefill": 1.0}
+    rows = [{"policy": policy, "seed": seed, "workload.rate": rate, "slo_met_share": shares[policy][i], "queue_s_mean_text": waits[policy]}
+            for policy in shares for seed in SEEDS for i, rate in enumerate((1.0, 2.0, 3.0))]
+    found = of(serving_claims.serving_claims({"flowprefill": write_summary(tmp_path / "f", rows)}))
+    assert (found["flowprefill-goodput"].measured, found["flowprefill-goodput"].verdict) == (pytest.approx(5.0), PARTLY)
+    assert (found["flowprefill-blocking"].measured, found["flowprefill-blocking"].verdict) == (pytest.approx(4.0), HOLDS)
+
+
+def test_switching_takes_what_is_published_of_every_model_and_gpu(tmp_path: Path):
+    found = serving_claims.serving_claims({"switching": tmp_path})
+    assert len(found) == 6 and {claim.verdict for claim in found} == {CALIBRATED}
+
+
+def test_the_sections_show_means_over_seeds_and_whether_the_ranking_changes(tmp_path: Path):
+    done = pecsched(tmp_path)
+    rows = [{"policy": policy, "seed": seed, "pool/step_time": model, "e2e_s_mean": mean + seed}
+            for seed in (0, 2) for model, policy, mean in (("roofline", "fcfs", 4.0), ("roofline", "sjf", 2.0), ("max_kv", "fcfs", 3.0),
+                                                           ("max_kv", "sjf", 5.0))]
+    done["step_models"] = write_summary(tmp_path / "models", rows)
+    ablations = [{"policy": "pecsched", "pool.sp": sp, "seed": 0, "queue_s_p99_short": wait} for sp, wait in ((1, 7.0), (4, 3.0))]
+    done["pecsched_ablations"] = write_summary(tmp_path / "ablations", ablations)
+    rates = [{"policy": "switching", "workload.rate": rate, "seed": 0, "ttft_s_mean": rate * 2} for rate in (1.0, 3.0)]
+    done["switching"] = write_summary(tmp_path / "switching", rates)
+    texts = {section.title: section.text for section in serving_claims.serving_sections(done)}
+    assert "| reservation | 80 | 3 | 90 | 0 | 0.7 |" in texts["PecSched and its rivals, overloaded"]
+    assert "| pecsched | 4 | 3 |" in texts["PecSched's ablations, overloaded"]
+    assert "| switching | 3.0 | 6 |" in texts["Two models on one GPU"]
+    ranking = texts["Whether the step-time model changes the ranking"]
+    assert ranking.startswith("The ranking is NOT the same") and "| roofline | sjf 3, fcfs 5 |" in ranking
+    same = write_summary(tmp_path / "same", [{**row, "e2e_s_mean": 1.0 if row["policy"] == "sjf" else 2.0} for row in rows])
+    (section,) = serving_claims.serving_sections({"step_models": same})
+    assert section.text.startswith("The ranking is the same under all of them.")
+
+
+def test_the_tables_of_isjl_are_printed(few_instances: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(serving_claims, "frontier", lambda: frontier(seeds=1))
+    assert serving_claims.main() == 0
+    assert "| LJF | 0.750 | [1, 1, 2] | 1 |" in capsys.readouterr().out
