@@ -168,19 +168,23 @@ def test_scaling_all_times_scales_all_times(policy: str, factor: float):
         assert ([scaled(row, SCALED) for row in rows_a], counts_a) == (rows_b, counts_b)
 
 
-@pytest.mark.parametrize("policy", [name for name in policy_names() if name != "easy_backfill"])
+@pytest.mark.parametrize("policy", [name for name in policy_names() if name not in ("easy_backfill", "sbs")])
 def test_a_job_that_asks_for_nothing_changes_nothing(policy: str):
     """Last in the queue and never evicted, it adds no more than instants at which nothing else happens.
 
-    easy_backfill is left out: with overdue estimates its shadow times move with every such instant.
+    easy_backfill is left out: with overdue estimates its shadow times move with every such instant; so is sbs, in whose batches the job
+    takes a place. Jobs that never start wait until the end, which may be that of this job.
     """
+    def began(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if row["first_start"] is not None]
+
     for seed in range(WORLDS):
         jobs, servers, options = world(seed)
         options = {**options, "min_runtime_s": 0.0, "retry_s": 1e9}
         before = tables(replayed((jobs, servers, options), policy))
         idle = job("nothing", max(row["submit_time"] for row in jobs), 0.5**20, 0, priority=-9, tenant=jobs[0]["tenant"])
         after = tables(replayed(([*jobs, idle], servers, options), policy))
-        assert after[0][:-1] == before[0] and after[1] == before[1], f"world {seed}"
+        assert began(after[0][:-1]) == began(before[0]) and after[1] == before[1], f"world {seed}"
 
 
 @POLICY
