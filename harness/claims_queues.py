@@ -60,7 +60,8 @@ def section(done: dict[str, Path]) -> list[Section]:
     for n in (12, JOBS, 2 * JOBS):
         for rule, found in contention.compare(SEEDS, n).items():
             least, fair, end = np.mean(found, axis=0)
-            shared.rows.append([str(n), rule, f"{least:.3f}", f"{fair:.3f}", f"{end / 3600:.2f}"])
+            name = "leveller (reconstruction)" if rule == "leveller" else rule
+            shared.rows.append([str(n), name, f"{least:.3f}", f"{fair:.3f}", f"{end / 3600:.2f}"])
     sections = [Section("Sharing links", "\n".join([
         "Progressive filling on the progress rate (LEVELLER, a reconstruction), on iterations (FIFO) and on bytes (per-flow max-min)",
         "(`python -m harness.contention`). Means over seeds.", "", shared.markdown()]))]

@@ -176,6 +176,7 @@ def ratios(seeds: Sequence[int], most: int = 7) -> np.ndarray:
 
 
 def main() -> int:
+    print("leveller is a reconstruction from an abstract")
     print(f"{'jobs':>4} {'rule':<9} {'least progress':>15} {'Jain':>6} {'makespan (h)':>13}")
     for n in (6, 12, 24, 48):
         for rule, found in compare(range(10), n).items():

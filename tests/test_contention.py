@@ -111,7 +111,7 @@ def test_the_command_prints_every_rule(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setattr("harness.contention.compare", lambda seeds, n: {rule: [measure(*_small(), rule)] for rule in RULES})
     assert main() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines[1:4]] == list(RULES) and "least 0.750, mean 0.875" in lines[-1]
+    assert [line.split()[1] for line in lines[2:5]] == list(RULES) and "least 0.750, mean 0.875" in lines[-1]
     assert all(len(a) and len(b) for a, b in pairwise(lines))
 
 

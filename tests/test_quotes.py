@@ -1,17 +1,22 @@
 """Wait quotes: Erlang-C and its neighbours in closed form, a queue that is one, what has no bound, and Little's law."""
 
+import json
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from builders import job, server
 from engine_run import cluster_of, run
+from harness.app import main
 from harness.figures import quote_calibration
 from harness.figures.settings import NotDrawn
 from harness.metrics import jobs_table, quote_metrics, utilization_table, with_quotes
 from harness.metrics.quotes import HISTORY, erlang_c, quote
+from harness.schema import QUEUES, QUOTES, names
 from naive import DEFAULTS
 
 QUOTAS = {"name": "kueue", "quota_by": "equal", "nominal_share": 1.0}
@@ -105,3 +110,18 @@ def test_the_calibration_figure():
         quote_calibration.draw(frame.assign(quote_s=np.nan))
 
 
+
+
+def test_a_cell_writes_quotes_beside_waits(tmp_path: Path):
+    words = ("workload=gangs", "workload.jobs=150", "workload.instances=[1]", "workload.instance_weights=[1]", "workload.tenants=2",
+             "cluster=flat", "cluster.servers=2", "policy=kueue", "metrics.quotes=true", "progress=false", f"out={tmp_path}")
+    assert main(words) == 0
+    cell = next(tmp_path.glob("*/queues.parquet")).parent
+    jobs, queues = pq.read_table(cell / "jobs.parquet"), pq.read_table(cell / "queues.parquet")
+    assert [name for name in jobs.column_names if name.startswith("quote")] == names(QUOTES)
+    assert queues.column_names == names(QUEUES) and set(queues["tenant"].to_pylist()) == {"tenant-0", "tenant-1"}
+    # Two queues, of which the first 30 jobs have no past: 150 - 60 others.
+    assert sum(word != "unknown" for word in jobs["quote"].to_pylist()) == 90 == sum(queues["quoted"].to_pylist()) + sum(
+        queues["unfeasible"].to_pylist())
+    found = json.loads((cell / "summary.json").read_text())
+    assert found["little_gap_max"] < 1e-9 and 0.5 < found["quote_covered_p95"] <= 1

@@ -22,6 +22,11 @@ from harness.cluster.state import NOW, RUNNING, SCOPE_FROM, SCOPE_TO
 from harness.jit import allocating, inlined, kernel
 from harness.schema import MILLI
 
+JOB_STATE = 2
+RANK, MEASURE = 0, 1
+"""Columns of Own.job_state that a policy fills for running jobs before it searches: place in the order, higher is later, and what they have
+had or need."""
+
 
 @inlined
 def gpus_of(view, job):
@@ -51,8 +56,8 @@ def remaining(view, job):
 
 
 @kernel
-def _list(view, own, job, candidates, s, behind):
-    """Lists the jobs of server ``s``, by index, that ``job`` may evict and that are behind it; returns their number.
+def _list(view, own, job, rank, candidates, s):
+    """Lists the jobs of server ``s``, by index, that ``job`` may evict and that come after ``rank``; returns their number.
 
     When they are more than the array holds it lists none.
     """
@@ -62,7 +67,9 @@ def _list(view, own, job, candidates, s, behind):
     while i >= 0:
         victim, first = instances.job[i], True
         i = instances.next[i]
-        if view.classes.priority[view.jobs.klass[victim]] > priority or not unprotected(view, victim) or not behind(view, own, job, victim):
+        if view.classes.priority[view.jobs.klass[victim]] > priority or not unprotected(view, victim):
+            continue
+        if own.job_state[victim, RANK] <= rank:
             continue
         m = min(n, room)
         for other in range(m):
@@ -84,23 +91,23 @@ def _list(view, own, job, candidates, s, behind):
 
 
 @allocating
-def search_behind(view, own, job, found, behind, measure):
-    """Victims among the jobs behind ``job``: on each server those of highest ``measure`` until the request fits, then each that may stay
-    is put back, the lowest measure first. The server whose victims have the highest least measure wins.
+def search_behind(view, own, job, found, rank):
+    """Victims among the jobs that come after ``rank``, the place of ``job``: on each server those of highest MEASURE until the request
+    fits, then each that may stay is put back, the lowest measure first. The server whose victims have the highest least measure wins.
 
-    ``behind(view, own, job, victim)`` must not depend on the server; priorities higher than its own are safe. Ties: fewest victims, then
-    the lowest server; among jobs of equal measure the highest index is evicted first. The guarantee is kept in view.
+    Priorities higher than its own are safe. Ties: fewest victims, then the lowest server; among jobs of equal measure the highest index is
+    evicted first. The guarantee is kept in view.
     """
-    c = view.jobs.klass[job]
+    c, measure = view.jobs.klass[job], own.job_state[:, MEASURE]
     search, candidates = new_search(view), new_candidates(view, 16)
     best_n, best_least = 0, -np.inf
     for s in range(view.count[SCOPE_FROM], view.count[SCOPE_TO]):
         if not view.on_shape.allowed[c, view.servers.shape_id[s]]:
             continue
-        n = _list(view, own, job, candidates, s, behind)
+        n = _list(view, own, job, rank, candidates, s)
         if n > len(candidates.of):
             candidates = new_candidates(view, 2 * n)
-            n = _list(view, own, job, candidates, s, behind)
+            n = _list(view, own, job, rank, candidates, s)
         fill_room(search.room, view, s)
         reset_trial(search)
         if n == 0 or trial_fits(view, search, s, c, True) or not all_evicted_fits(view, search, candidates, n, s, c, True):
@@ -109,7 +116,7 @@ def search_behind(view, own, job, found, behind, measure):
         order = np.arange(n)
         for i in range(1, n):
             j = i
-            while j > 0 and measure(view, candidates.of.job[order[j - 1]]) <= measure(view, candidates.of.job[i]):
+            while j > 0 and measure[candidates.of.job[order[j - 1]]] <= measure[candidates.of.job[i]]:
                 order[j] = order[j - 1]
                 j -= 1
             order[j] = i
@@ -128,7 +135,7 @@ def search_behind(view, own, job, found, behind, measure):
                 order[position] = -1
             else:
                 evict_in_trial(search, candidates, m)
-                chosen, least = chosen + 1, min(least, measure(view, candidates.of.job[m]))
+                chosen, least = chosen + 1, min(least, measure[candidates.of.job[m]])
         if best_n == 0 or least > best_least or (least == best_least and chosen < best_n):
             best_n, best_least = 0, least
             found[SERVER_FOUND] = s

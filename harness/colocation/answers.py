@@ -1,6 +1,7 @@
 """Stage 4, answers: what users and batch owners got, and what it cost, from the tables of the other stages alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +35,13 @@ def answers(requests: pa.Table, replicas: pa.Table, jobs: pa.Table, gpus: int, e
       ``cost_per_offline_gpu_h``: price of all other GPU hours, idle ones included, per GPU hour of offline goodput. Together they are what
       the cluster costs.
     """
-    return {**served(requests, warmup_s), **dict(_replicas(replicas, jobs, end_s)),
-            **dict(_work(jobs, requests, gpus, end_s, prices))}
+    found = {**served(requests, warmup_s), **placed(replicas, jobs, gpus, end_s)}
+    return found | dict(_costs(requests, found, prices))
+
+
+def placed(replicas: pa.Table, jobs: pa.Table, gpus: int, end_s: float) -> dict[str, Value]:
+    """The metrics of ``answers`` that are of replicas and offline work."""
+    return dict([*_replicas(replicas, jobs, end_s), *_work(jobs, gpus, end_s)])
 
 
 def served(requests: pa.Table, warmup_s: float = 0.0) -> dict[str, Value]:
@@ -93,7 +99,7 @@ def _stays(replicas: pa.Table, end_s: float) -> tuple[Array, Array]:
     return stop - ready, ready - start
 
 
-def _work(jobs: pa.Table, requests: pa.Table, gpus: int, end_s: float, prices: Prices) -> Iterator[tuple[str, Value]]:
+def _work(jobs: pa.Table, gpus: int, end_s: float) -> Iterator[tuple[str, Value]]:
     kind = jobs["kind"].to_numpy(zero_copy_only=False)
     offline = np.isin(kind, OFFLINE)
     sums = {name: jobs[f"{name}_gpu_s"].to_numpy() for name in ("goodput", "lost", "restart", "shortfall")}
@@ -104,12 +110,15 @@ def _work(jobs: pa.Table, requests: pa.Table, gpus: int, end_s: float, prices: P
     until = np.minimum(jobs["end_time"].to_numpy(zero_copy_only=False).astype(float)[online], end_s)
     wanted = until - jobs["submit_time"].to_numpy()[online]
     online_s = float((cards[online] * wanted.clip(min=0.0)).sum() - sums["shortfall"][online].sum())
-    cluster_h, online_h = gpus * end_s / 3600.0, online_s / 3600.0
-    goodput_h = float(sums["goodput"][offline].sum()) / 3600.0
+    yield "online_gpu_h", online_s / 3600.0
+    yield "offline_gpu_h", float(sum(sums[name][offline].sum() for name in ("goodput", "lost", "restart"))) / 3600.0
+    yield "cluster_gpu_h", gpus * end_s / 3600.0
+
+
+def _costs(requests: pa.Table, found: Mapping[str, Any], prices: Prices) -> Iterator[tuple[str, Value]]:
+    goodput_h = found["goodput_gpu_s_offline"] / 3600.0
     done = requests.filter(pc.equal(requests["status"], "finished"))
     millions = float((pc.sum(done["prompt_tokens"]).as_py() or 0) + (pc.sum(done["output_tokens"]).as_py() or 0)) / 1e6
-    yield "online_gpu_h", online_h
-    yield "offline_gpu_h", float(sum(sums[name][offline].sum() for name in ("goodput", "lost", "restart"))) / 3600.0
-    yield "cluster_gpu_h", cluster_h
-    yield "cost_per_mtoken", prices.gpu_h * online_h / millions if millions else None
-    yield "cost_per_offline_gpu_h", prices.gpu_h * (cluster_h - online_h) / goodput_h if goodput_h else None
+    rest_h = found["cluster_gpu_h"] - found["online_gpu_h"]
+    yield "cost_per_mtoken", prices.gpu_h * found["online_gpu_h"] / millions if millions else None
+    yield "cost_per_offline_gpu_h", prices.gpu_h * rest_h / goodput_h if goodput_h else None

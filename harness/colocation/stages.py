@@ -13,7 +13,7 @@ from harness.cluster.build import Rules
 from harness.cluster.hooks import Policy as ClusterPolicy
 from harness.cluster.replay import replay
 from harness.colocation import autoscale, placements
-from harness.colocation.answers import answers, served
+from harness.colocation.answers import answers, placed, served
 from harness.colocation.links import on_links
 from harness.colocation.settings import Settings
 from harness.colocation.timeline import timeline
@@ -86,7 +86,7 @@ def run(requests: pa.Table, settings: Settings, world: World, seed: int, interva
         replicas = placements.replicas_table(outcome, loading, settings.autoscaler.drain_s)
         tables |= {"jobs": jobs, "preemptions": preemptions_table(outcome), "utilization": utilization, "replicas": replicas}
         whole = summary(outcome, world.cluster, jobs, utilization, cut)
-        metrics |= {name: whole[name] for name in FROM_CLUSTER}
+        metrics |= {name: whole[name] for name in FROM_CLUSTER} | placed(replicas, jobs, world.cluster.gpus, end_s)
         about |= {"events": outcome.events, "capped_servers": outcome.capped, "model_load_s": loading}
         if settings.until == "placements":
             return Joined(tables, metrics, about)

@@ -63,4 +63,4 @@ def calibration(told: pd.DataFrame) -> pd.DataFrame:
 def message(found: dict[str, pd.DataFrame]) -> str:
     """The headline: coverage of all quoted jobs."""
     texts = [f"{percent(float(np.average(rows['covered'], weights=rows['jobs'])))} under {policy}" for policy, rows in found.items()]
-    return "Waits are within the quoted 95th percentile for " + ", ".join(texts)
+    return "Waits are within the quoted 95th percentile (a reconstruction) for " + ", ".join(texts)

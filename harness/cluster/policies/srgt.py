@@ -3,7 +3,8 @@
 A job may evict running preemptible jobs of its own or a lower priority that still need more GPU time than it does.
 """
 
-from harness.cluster.service import gpus_of, remaining, search_behind
+from harness.cluster.service import JOB_STATE as JOB_STATE
+from harness.cluster.service import MEASURE, RANK, gpus_of, remaining, search_behind
 from harness.jit import inlined
 
 
@@ -12,18 +13,19 @@ def need(view, job):
     return gpus_of(view, job) * remaining(view, job)
 
 
-@inlined
-def behind(view, own, job, victim):
-    return need(view, victim) > need(view, job)
-
-
 def key(view, own, job):
     return need(view, job)
 
 
 def victims(view, own, job, found):
-    return search_behind(view, own, job, found, behind, need)
+    for s in range(len(view.servers)):
+        i = view.servers.first[s]
+        while i >= 0:
+            other = view.instances.job[i]
+            own.job_state[other, RANK] = own.job_state[other, MEASURE] = need(view, other)
+            i = view.instances.next[i]
+    return search_behind(view, own, job, found, need(view, job))
 
 
 def outranks(view, own, job, victim):
-    return behind(view, own, job, victim)
+    return need(view, victim) > need(view, job)

@@ -4,7 +4,8 @@ A job moves from queue to queue when its GPU time passes a limit, and may evict 
 priority too (never of a higher one). The limits are those of the public simulator. Left out: promotion of starved jobs, which is off there.
 """
 
-from harness.cluster.service import attained, search_behind
+from harness.cluster.service import JOB_STATE as JOB_STATE
+from harness.cluster.service import MEASURE, RANK, attained, search_behind
 from harness.jit import inlined
 
 PARAMS = {"limit_1_gpu_s": 3250.0, "limit_2_gpu_s": 7200.0, "period_s": 300.0}
@@ -17,21 +18,22 @@ def level(view, own, job):
     return 0 if had < own.params[LIMIT_1] else 1 if had < own.params[LIMIT_2] else 2
 
 
-@inlined
-def behind(view, own, job, victim):
-    return level(view, own, victim) > level(view, own, job)
-
-
 def key(view, own, job):
     return level(view, own, job)
 
 
 def victims(view, own, job, found):
-    return search_behind(view, own, job, found, behind, attained)
+    for s in range(len(view.servers)):
+        i = view.servers.first[s]
+        while i >= 0:
+            other = view.instances.job[i]
+            own.job_state[other, RANK], own.job_state[other, MEASURE] = level(view, own, other), attained(view, other)
+            i = view.instances.next[i]
+    return search_behind(view, own, job, found, level(view, own, job))
 
 
 def outranks(view, own, job, victim):
-    return behind(view, own, job, victim)
+    return level(view, own, victim) > level(view, own, job)
 
 
 def tick(view, own):
