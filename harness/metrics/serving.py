@@ -17,6 +17,9 @@ from harness.serving.state import FINISHED, REJECTED, SWITCHES, UNSUBMITTED, Arr
 STATISTICS = ("mean", "p50", "p95", "p99")
 LATENCIES = ("queue_s", "ttft_s", "decode_wait_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
 
+PIECE = 1_000_000
+"""Requests whose latencies are worked out at once."""
+
 MOST_TENANTS = 8
 """With more tenants, or one, latencies are not given by tenant."""
 
@@ -136,13 +139,18 @@ def _drains(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
 def _latencies(outcome: Outcome, counted: Array) -> Iterator[tuple[str, Value]]:
     requests = outcome.state.shown.requests
     values = {  # one at a time: a replay may have more requests than memory has room for
-        "queue_s": lambda: np.where(np.isnan(requests.start), outcome.end, requests.start) - requests.arrival,
-        "ttft_s": lambda: requests.first_token - requests.arrival, "decode_wait_s": lambda: requests.decode_start - requests.first_token,
-        "tbt_mean_s": lambda: outcome.tbt_mean, "tbt_p99_s": lambda: outcome.tbt_p99, "e2e_s": lambda: requests.finish - requests.arrival,
+        "queue_s": lambda s: np.where(np.isnan(requests.start[s]), outcome.end, requests.start[s]) - requests.arrival[s],
+        "ttft_s": lambda s: requests.first_token[s] - requests.arrival[s],
+        "decode_wait_s": lambda s: requests.decode_start[s] - requests.first_token[s],
+        "tbt_mean_s": lambda s: outcome.tbt_mean[s], "tbt_p99_s": lambda s: outcome.tbt_p99[s],
+        "e2e_s": lambda s: requests.finish[s] - requests.arrival[s],
     }
     groups = [("", counted), *((f"_{name}", counted & chosen) for name, chosen in _tenants(outcome))]
     for name in LATENCIES:
-        of_all = values[name]()
+        of_all = np.empty(len(requests))
+        for low in range(0, len(of_all), PIECE):
+            piece = slice(low, low + PIECE)
+            of_all[piece] = values[name](piece)
         for suffix, chosen in groups:
             found = of_all[chosen & ~np.isnan(of_all)]
             stats = ([float(found.mean()), *map(float, np.quantile(found, (0.5, 0.95, 0.99), overwrite_input=True))] if len(found)
