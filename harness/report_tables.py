@@ -9,7 +9,7 @@ from harness.figures.intervals import FEW, UNDEFINED
 from harness.figures.labels import Label, label, number
 from harness.figures.settings import key_columns, setting_text, shown_columns, varying
 from harness.figures.standings import CLASSES
-from harness.figures.style import in_order
+from harness.figures.style import in_order, starred
 
 
 class Grid(NamedTuple):
@@ -53,7 +53,7 @@ def league_grid(table: pd.DataFrame, won: pd.DataFrame, baseline: str) -> Grid:
     cells = table.set_index(["policy", "kind", "measure"])[["mean", "ci_low", "ci_high"]]
     lines = []
     for policy in dict.fromkeys(table["policy"]):
-        line = [str(policy)]
+        line = [starred(str(policy))]
         for kind in kinds:
             for measure in measures[kind]:
                 told = label(CLASSES[kind]) if measure == "value" else Label(measure, "", scale=100 if measure == "relative" else 1)
@@ -74,10 +74,10 @@ def winners_grid(won: pd.DataFrame) -> Grid:
         told = label(str(row["metric"]))
         lead = spread(told, float(row["difference"]), float(row["ci_low"]), float(row["ci_high"]), signed=True)
         level = str(row["level"]).split()
-        shown = ", ".join(level[:6]) + (f" and {len(level) - 6} more" if len(level) > 6 else "")
+        shown = ", ".join(map(starred, level[:6])) + (f" and {len(level) - 6} more" if len(level) > 6 else "")
         mean = f"{number(told.scale * float(row['mean']))} {told.unit}"
-        grid.rows.append([str(row["kind"]), setting_text(row, keys), str(row["winner"]), mean, str(row["runner_up"]), lead,
-                          shown or "nobody: a clear lead"])
+        winner, second = starred(str(row["winner"])), starred(str(row["runner_up"]))
+        grid.rows.append([str(row["kind"]), setting_text(row, keys), winner, mean, second, lead, shown or "nobody: a clear lead"])
     return grid
 
 

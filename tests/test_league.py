@@ -11,11 +11,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness.app import conf_dir, job_policies, main
-from harness.cluster.hooks import policy_names
+from harness.cluster.hooks import POLICIES, policy_names
 from harness.figures import league_pareto, league_table, league_winners
 from harness.figures.intervals import Interval
 from harness.figures.settings import NotDrawn
 from harness.figures.standings import field, is_league, ranks, relative, standings, winners
+from harness.figures.style import RECONSTRUCTED, starred
 from harness.report import build_report
 from harness.topology import build, parse
 from harness.workload import load
@@ -131,6 +132,12 @@ def test_the_page_of_a_league_has_its_table_and_its_figures(tmp_path: Path) -> N
     assert "| godel |" in (folder / "tables" / "league.md").read_text()
     assert len(pd.read_csv(folder / "tables" / "winners.csv")) == 6  # online in four settings, batch in two
     assert not (folder / "tables" / "by_policy.csv").exists()
+
+
+def test_reconstructions_carry_a_star() -> None:
+    told = [name for name in policy_names() if "reconstruction" in (POLICIES / f"{name}.py").read_text().split('"""')[1].lower()]
+    assert tuple(told) == RECONSTRUCTED
+    assert starred("pbs") == "pbs*" and starred("dally, machine_s 0") == "dally, machine_s 0*" and starred("godel") == "godel"
 
 
 def test_every_policy_of_the_folder_takes_part() -> None:

@@ -8,11 +8,11 @@ from harness.figures.comparisons import default_baseline
 from harness.figures.intervals import Interval, interval
 from harness.figures.settings import NotDrawn
 from harness.figures.standings import field, relative
-from harness.figures.style import GREY, canvas, curve_handle, in_order, legend_below, log_axis, looks, styled
+from harness.figures.style import GREY, canvas, curve_handle, in_order, legend_below, log_axis, looks, starred, styled
 
 CAPTION = """Means over clusters and loads, with bootstrap 95 % intervals over seeds; goodput is set against the baseline's in the same
 cell. Up and to the left is better for both. Coloured policies are those that no other beats in both means (the Pareto front, joined by a
-line); the others are grey. Delays below 1 s count as 1 s."""
+line); the others are grey. Delays below 1 s count as 1 s. * a reconstruction."""
 INSIDE = None
 LEAST_S = 1.0
 
@@ -51,7 +51,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
             axes.set_title(workload)
             axes.set_xlabel("online queueing delay (s)")
         grid[0].set_ylabel(f"batch goodput (% of {baseline}'s)")
-        legend_below(figure, [curve_handle(policy, look[policy]._replace(line="")) for policy in named])
+        legend_below(figure, [curve_handle(starred(policy), look[policy]._replace(line="")) for policy in named])
     return figure
 
 
@@ -82,5 +82,5 @@ def message(fronts: dict[str, list[str]]) -> str:
     always = [policy for policy in in_order([p for names in fronts.values() for p in names])
               if all(policy in names for names in fronts.values())]
     sizes = ", ".join(f"{len(names)} for {workload}" for workload, names in fronts.items())
-    told = f"{', '.join(always)} {'is' if len(always) == 1 else 'are'} on all of them" if always else "none is on all of them"
+    told = f"{', '.join(map(starred, always))} {'is' if len(always) == 1 else 'are'} on all of them" if always else "none is on all of them"
     return f"Policies that nobody beats for online and batch at once: {sizes}; {told}"

@@ -7,11 +7,11 @@ from matplotlib.figure import Figure
 from harness.figures.comparisons import default_baseline
 from harness.figures.settings import NotDrawn
 from harness.figures.standings import CLASSES, standings
-from harness.figures.style import KINDS, Look, canvas, interval_mark, rows_axis, styled
+from harness.figures.style import KINDS, Look, canvas, interval_mark, rows_axis, starred, styled
 
 CAPTION = """Rank among all policies in the same setting under the same seed, 1 being the best, as mean over settings, with bootstrap 95 %
 intervals over seeds; best mean over the classes first. Online jobs are ranked by how long they queue, batch and training jobs by the
-work they get done until the horizon."""
+work they get done until the horizon. * a reconstruction."""
 INSIDE = None
 
 
@@ -28,7 +28,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
         panels = np.atleast_1d(figure.subplots(1, len(kinds), sharey=True))
         for axes, kind in zip(panels, kinds, strict=True):
             mine = rows[rows["kind"] == kind].set_index("policy")
-            rows_axis(axes, policies)
+            rows_axis(axes, [starred(policy) for policy in policies])
             axes.tick_params(axis="y", labelsize=7)
             axes.grid(axis="y", visible=True)
             for y, policy in enumerate(policies):
@@ -44,5 +44,5 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
 def message(rows: pd.DataFrame) -> str:
     """The headline: the best of each class."""
     best = {str(kind): mine.loc[mine["mean"].idxmin()] for kind, mine in rows.groupby("kind", sort=False)}
-    told = [f"{kind} jobs {row['policy']} ({row['mean']:.1f})" for kind, row in best.items()]
+    told = [f"{kind} jobs {starred(str(row['policy']))} ({row['mean']:.1f})" for kind, row in best.items()]
     return f"Best mean rank: for {', for '.join(told)}"

@@ -10,11 +10,11 @@ from harness.figures.intervals import MIN_SEEDS
 from harness.figures.labels import label
 from harness.figures.settings import NotDrawn, value_text
 from harness.figures.standings import CLASSES, LOAD, winners
-from harness.figures.style import INK, PALE, canvas, legend_below, styled
+from harness.figures.style import INK, PALE, canvas, legend_below, starred, styled
 
 CAPTION = f"""The policy with the best mean over seeds, by class, workload, cluster and load. '+n': so many others keep level, their
 paired bootstrap 95 % interval to the winner does not leave zero out, or there are fewer than {MIN_SEEDS} seeds. Intervals are not
-corrected for the number of comparisons."""
+corrected for the number of comparisons. * a reconstruction."""
 INSIDE = None
 CLEAR, LEVEL = "#BFD9EC", "#F2F2F2"
 
@@ -36,7 +36,7 @@ def draw(summary: pd.DataFrame, note: str = "") -> Figure:
                 x, y = columns.index((row.cluster, getattr(row, LOAD))), workloads.index(str(row.workload))
                 others = len(str(row.level).split())
                 axes.add_patch(Rectangle((x, y), 1, 1, facecolor=LEVEL if others else CLEAR, edgecolor="white"))
-                text = "all level" if 0 < others == policies - 1 else wrapped(str(row.winner)) + (f" +{others}" if others else "")
+                text = "all level" if 0 < others == policies - 1 else wrapped(starred(str(row.winner))) + (f" +{others}" if others else "")
                 axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=5.5, color=INK, linespacing=1.0)
             axes.set_xlim(0, len(columns))
             axes.set_ylim(len(workloads), 0)
@@ -70,5 +70,5 @@ def message(won: pd.DataFrame) -> str:
     for kind, mine in won.groupby("kind", sort=False):
         ((name, times),) = Counter(mine["winner"]).most_common(1)
         clear = int(((mine["winner"] == name) & (mine["level"] == "")).sum())
-        parts.append(f"{kind}: {name} in {times} of {len(mine)} settings ({clear} clearly)")
+        parts.append(f"{kind}: {starred(str(name))} in {times} of {len(mine)} settings ({clear} clearly)")
     return f"Most wins, {'; '.join(parts)}"

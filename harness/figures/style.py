@@ -130,6 +130,9 @@ TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain
 BLIND = ("godel", "kubernetes", "random_victim")
 """Policies whose victim search tests counts only (specs of the policies)."""
 
+RECONSTRUCTED = ("chronus", "dally", "pbs")
+"""Job-level policies that were built from a description, not from code or a full text."""
+
 KINDS = {"online": ORANGE, "training": GREEN, "batch": SKY}
 """Colour of each class of workload, in the order in which they are stacked."""
 
@@ -137,6 +140,11 @@ KINDS = {"online": ORANGE, "training": GREEN, "batch": SKY}
 def base_policy(policy: str) -> str:
     """The policy's name without the parameters that tell its variants apart."""
     return policy.split(",")[0]
+
+
+def starred(policy: str) -> str:
+    """The policy's name, with a star when it is a reconstruction."""
+    return f"{policy}*" if base_policy(policy) in RECONSTRUCTED else policy
 
 
 def in_order(policies: Sequence[str]) -> list[str]:
