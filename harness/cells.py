@@ -178,7 +178,8 @@ def _fill(cell: Cell, folder: Path, report: Callable[[int, int, int], None] | No
     (folder / ".hydra").mkdir()
     for name, text in cell.hydra.items():
         (folder / ".hydra" / name).write_text(text)
-    labels = {**cell.labels, "cluster": cell.choices.get("pool", "")} if "requests" in metrics else cell.labels
+    serves = "requests" in metrics and not cell.config["colocation"]
+    labels = {**cell.labels, "cluster": cell.choices.get("pool", "")} if serves else cell.labels
     manifest = {
         **_row(cell), "labels": labels,
         "inputs": cell.inputs, "seed": cell.config["seed"], **about, "wall_s": round(time.perf_counter() - began, 6),
