@@ -357,6 +357,7 @@ def test_the_command_makes_a_cell_of_all_stages(tmp_path: Path, monkeypatch: pyt
     assert {path.stem for path in folder.glob("*.parquet")} == {
         "demand", "services", "jobs", "preemptions", "utilization", "replicas", "requests", "serving", "timeline"}
     assert metrics["requests"] == pq.read_metadata(folder / "requests.parquet").num_rows
+    assert json.loads(manifest.read_text())["labels"]["cluster"] == "pcie_4gpu"  # not the pool, as that of requests alone is named
     for name, table in (("replicas", schema.REPLICAS), ("demand", schema.DEMAND), ("timeline", schema.TIMELINE)):
         assert pq.read_schema(folder / f"{name}.parquet").names == schema.names(table)
     assert report_app.main([str(tmp_path / "out")]) == 0
