@@ -66,7 +66,7 @@ display(Markdown(paired_grid(results.summary, paired, limit=40).markdown() if le
 # the use of the pool.
 
 # %%
-cell, serves = results.summary.head(1), results.holds("requests") and not results.holds("jobs")
+cell, serves = results.summary.head(1), results.holds("requests") and not results.holds("decisions")
 columns = names(RESULT_REQUESTS) if serves else ["job_id", "kind", "gpus", *names(RESULT_JOBS)]
 results.table("requests" if serves else "jobs", columns, cell).head(10)
 
