@@ -357,7 +357,8 @@ class Gfs(Gated):
         model, n = look.sim[server].server.gpu_model, len(victims)
         failed, kept = self.lately(model)
         wasted = sum(self.waste(job) for job in victims)
-        return (failed + n) / (failed + kept + n) + 5 * wasted / (self.gpus[model] * (WINDOW * self.period))
+        usage = wasted / (self.gpus[model] * (WINDOW * self.period)) if self.gpus[model] else 0.0
+        return (failed + n) / (failed + kept + n) + 5 * usage
 
     def victims(self, look: "Look") -> Found:
         if self.spot(look.job) or self.held_back(look.job):

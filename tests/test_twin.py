@@ -69,6 +69,14 @@ def test_equal_on_drawn_worlds(drawn: World, policy: str):
         pytest.fail(report(drawn, policy), pytrace=False)
 
 
+def test_equal_where_spot_jobs_and_servers_have_no_gpus():
+    """Three cores, all held when the last job comes: it evicts the spot job, which wastes nothing of no GPUs."""
+    jobs = [job("a", 1, 21, 0, cpus=1.0), job("spot", 3, 40, 0, cpus=1.0, priority=-1, preemptible=True), job("b", 7, 2, 0, cpus=1.0),
+            job("c", 8, 13, 0, cpus=1.0)]
+    without = {**server(numa=2, sockets=2), "gpu_numa": [], "numa_cores": [1, 2]}
+    assert complaint((jobs, [without], world(0)[2] | {"grace_s": 0.0, "min_runtime_s": 0.0, "horizon_s": float("inf")}), "gfs") == ""
+
+
 def test_a_failing_world_is_shrunk_to_what_it_takes():
     """Pretend that the engine fails wherever a job of two instances meets a grace period on two servers."""
 

@@ -244,5 +244,7 @@ def cost_of(view, own, candidates, s, evicted, rule):
             per_gpu += 1.0 / max(gpus_of(view, job), 1e-9)
     if rule != LEAST_WASTE:
         return per_gpu if rule == LARGEST_JOBS else 0.0
-    window = WINDOW * own.params[PERIOD]
-    return (row[WINDOW_FAILED] + n) / (row[WINDOW_FAILED] + row[WINDOW_KEPT] + n) + 5.0 * wasted / (row[CAPACITY] / MILLI * window)
+    usage = 0.0
+    if row[CAPACITY] > 0:  # jobs without GPUs waste none
+        usage = wasted / (row[CAPACITY] / MILLI * (WINDOW * own.params[PERIOD]))
+    return (row[WINDOW_FAILED] + n) / (row[WINDOW_FAILED] + row[WINDOW_KEPT] + n) + 5.0 * usage

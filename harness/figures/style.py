@@ -130,7 +130,7 @@ TOPOLOGY_AWARE = ("flextopo_exhaustive", "flextopo_imp", "domain_first", "domain
 BLIND = ("godel", "kubernetes", "random_victim")
 """Policies whose victim search tests counts only (specs of the policies)."""
 
-RECONSTRUCTED = ("chronus", "dally", "pbs")
+RECONSTRUCTED = ("chronus", "dally", "pbs", "sbs")
 """Job-level policies that were built from a description, not from code or a full text."""
 
 KINDS = {"online": ORANGE, "training": GREEN, "batch": SKY}
