@@ -11,21 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
-from harness import claims_fgd, claims_gfs, claims_hps, claims_network, claims_pwr, claims_queues, colocation_claims, contention
 from harness.cache import PACKAGE, sources_hash
-from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
+from harness.claims import colocation, fgd, flextopo, gfs, hps, network, pwr, queues, real_traces, serving
+from harness.claims.claim import regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
-from harness.figures import isjl_frontier, pays, sharing_rules, spot_costs
-from harness.figures.comparisons import with_batch_goodput
-from harness.figures.intervals import interval, paired
-from harness.figures.results import open_results
-from harness.figures.settings import NotDrawn
 from harness.figures.style import save
 from harness.report import build_report
-from harness.report_tables import Grid
-from harness.serving_claims import frontier, serving_claims, serving_sections
 
 REPOSITORY = PACKAGE.parent
 PUBLIC_TRACES = REPOSITORY.parent / "shared" / "traces"
@@ -88,9 +79,6 @@ IMPORTS = {
 """What is made in traces/imported: from which file (or files, by a pattern) below the folder of public traces, and by which words of
 ``harness-traces import``; by none when the file is taken as it is."""
 
-SAMPLE_SERVER = ("The paper's mix is not published; this is the one of its authors' sample server (1-card batch, 2-card online, "
-                 "100 servers of 2 sockets and 8 RTX 4090, always full). ")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0: done, no claim is worse than expected; 1: one is, or a cell failed; 2: bad input."""
@@ -120,19 +108,15 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
             return 1
         done[recipe.name] = runs / recipe.name
     figures = keep_figures(done, results / "figures")
-    if "isjl" in done:
-        save(isjl_frontier.draw(frontier()), results / "figures", "isjl-frontier")
-        figures.append("isjl-frontier")
-    save(sharing_rules.draw(contention.table()), results / "figures", "sharing-rules")
-    figures.append("sharing-rules")
-    if len(spots := claims_gfs.parts(done)):
-        save(spot_costs.draw(spots, order=claims_gfs.ORDER), results / "figures", "gfs-parts")
-        figures.append("gfs-parts")
-    claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *claims_gfs.claims(done),
-              *claims_hps.claims(done), *claims_network.claims(done), *claims_queues.claims(done), *serving_claims(done)]
+    for module in (serving, queues, gfs):
+        for name, figure in module.figures(done).items():
+            save(figure, results / "figures", name)
+            figures.append(name)
+    claims = [one for module in (flextopo, fgd, pwr, gfs, hps, network, queues, serving) for one in module.claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
-    sections = [*answers(done), *serving_sections(done)]
+    sections = [one for module in (flextopo, fgd, pwr, gfs, hps, network, queues, colocation, real_traces, serving)
+                for one in module.sections(done)]
     write_markdown(claims, results / "REPRODUCTION.md", sections, facts, [(name, f"figures/{name}.png") for name in figures])
     for one in claims:
         print(f"{one.verdict:>10}  {one.claim_id}: published {one.published_text}, measured {one.measured_text}")
@@ -189,86 +173,6 @@ def keep_figures(done: dict[str, Path], folder: Path) -> list[str]:
                     shutil.copyfile(png.with_suffix(f".{kind}"), folder / f"{name}.{kind}")
                 kept.append(name)
     return kept
-
-
-def judge(done: dict[str, Path], quick: bool) -> list[Claim]:
-    """The claims of the FlexTopo paper (arXiv 2411.11560) beside what was measured."""
-    found = open_results(done["hit_rate"]).summary
-    hits = {policy: cells["hit_rate_victims"] for policy, cells in found.groupby("policy")}
-    cells = found.set_index(["policy", "seed"])
-
-    def change(metric: str) -> pd.Series:
-        return cells.loc["flextopo_imp", metric] / cells.loc["flextopo_exhaustive", metric] - 1
-
-    count = "200 preemptions for each seed instead of 5,000." if quick else ""
-    command = "harness -m +experiment=hit_rate"
-    return [
-        claim("flextopo-hit-rate-baseline", "flextopo", "topology-affinity hit rate of Gödel's preemption", "%", 44.5,
-              interval(hits["godel"]), scale=100, command=command,
-              setup_difference=f"{SAMPLE_SERVER}A blind choice of 2 of 8 one-card instances hits with probability 3/7 = 42.9 %, which is "
-              f"what is measured; secondary notes give the published value. {count}"),
-        claim("flextopo-hit-rate", "flextopo", "topology-affinity hit rate of FlexTopo (IMP)", "%", 100.0, interval(hits["flextopo_imp"]),
-              scale=100, command=command, setup_difference=f"{SAMPLE_SERVER}{count}"),
-        claim("flextopo-gain", "flextopo", "gain in hit rate over Gödel's preemption", "points", (55.0, 55.5),
-              interval((cells.loc["flextopo_imp", "hit_rate_victims"] - cells.loc["godel", "hit_rate_victims"]).to_numpy()), scale=100,
-              command=command, setup_difference=f"{SAMPLE_SERVER}The abstract's '+55 %' is read as points (44.5 to 100 %). {count}"),
-        claim("flextopo-imp-time", "flextopo", "candidate search time of IMP against exhaustive search", "%", (-33.9, -32.8),
-              interval(change("search_wall_us_p50").to_numpy()), scale=100, command=command,
-              setup_difference="Median wall-clock time per decision of our compiled searches, which scan all servers; theirs is Go. "
-              f"{count}"),
-    ]
-
-
-def answers(done: dict[str, Path]) -> list[Section]:
-    """The project's own question: for which mixes, topologies and loads topology-aware preemption pays, and where it does not."""
-    sections = []
-    if "pays" in done:
-        summary = with_batch_goodput(open_results(done["pays"])).summary
-        rows = pays.answer(summary, "domain_first", "godel")
-        table = Grid(["cluster", "load", "question", "domain_first - godel [95 %]", "verdict"], [], (0, 1, 2, 4))
-        for _, row in rows.iterrows():
-            text = f"{row['difference']:+.3g} [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
-            table.rows.append([str(row["cluster"]), str(row["workload.load"]), row["axis"].replace("\n", " "), text, str(row["verdict"])])
-        sections.append(Section("Where topology-aware preemption pays", "\n".join([
-            "Services that follow the day, half of them guaranteed, with batch and training in the valleys; instances that span",
-            "sockets run at 0.8 of their speed (an assumption). Differences of domain_first against Gödel's preemption under the same seed "
-            "(`harness -m +experiment=pays`).", "", table.markdown(),
-        ])))
-    if "guarantees" in done:
-        summary = open_results(done["guarantees"]).summary
-        table = Grid(["policy", "guaranteed share", "decisions that ran (%)", "hit rate (%)", "online mean wait (s)",
-                      "lost GPU s per GPU placed"], [], (0,))
-        for (policy, share), cells in summary.groupby(["policy", "workload.guaranteed_share"]):
-            means = [cells[m].mean() for m in ("ran_share", "hit_rate_victims", "wait_s_mean_online", "lost_gpu_s_per_gpu_placed")]
-            shares = [f"{100 * mean:.1f}" for mean in means[:2]]
-            table.rows.append([str(policy), f"{share:g}", *shares, f"{means[2]:.3g}", f"{means[3]:.4g}"])
-        sections.append(Section("What a guarantee costs a blind policy", "\n".join([
-            "The paper's mix with a share of the online instances guaranteed: what a blind policy frees cannot keep the guarantee, so the",
-            "decision does not run (`harness -m +experiment=guarantees`). Means over seeds.", "", table.markdown(),
-        ])))
-    sections += [*claims_fgd.section(done), *claims_pwr.section(done), *claims_gfs.section(done), *claims_hps.section(done),
-                 *claims_network.section(done), *claims_queues.section(done), *colocation_claims.sections(done)]
-    for name in ("openb", "philly"):
-        if name in done:
-            sections.append(Section(f"The real {name} trace", real_trace(done[name], name)))
-    return sections
-
-
-def real_trace(folder: Path, name: str) -> str:
-    summary = open_results(folder).summary
-    metrics = ("jobs", "jobs_finished", "jobs_rejected", "decisions", "hit_rate_victims", "wait_s_mean_online", "lost_gpu_s")
-    table = Grid(["policy", *metrics], [], (0,))
-    for policy, cells in summary.groupby("policy"):
-        table.rows.append([str(policy), *(f"{cells[m].mean():.4g}" for m in metrics)])
-    lines = [f"Means over seeds (`harness -m +experiment={name}`; every job is finished, rejected or still open, none is lost).", "",
-             table.markdown()]
-    try:
-        rows = paired(summary, "wait_s_mean_online", "domain_first", "godel")
-        row = rows.iloc[0]
-        lines += ["", f"Online mean wait, domain_first against Gödel: {row['difference']:+.3g} s, {row['verdict']}."]
-    except (NotDrawn, IndexError):
-        pass
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

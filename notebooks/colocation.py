@@ -25,7 +25,7 @@ from pathlib import Path
 
 from IPython.display import Image, Markdown, display
 
-from harness.colocation_claims import against, by_policy
+from harness.claims.colocation import against, by_policy
 from harness.figures import colocation_demand, colocation_pareto, colocation_timeline
 from harness.figures.results import open_results
 from harness.figures.settings import split

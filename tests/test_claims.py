@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.claims import (
+from harness.claims.claim import (
     Claim,
     Section,
     claim,

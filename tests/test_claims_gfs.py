@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from harness import claims_gfs
-from harness.claims import HOLDS, NOT, NOT_MEASURABLE, PARTLY, SKIPPED
+from harness.claims import gfs
+from harness.claims.claim import HOLDS, NOT, NOT_MEASURABLE, PARTLY, SKIPPED
 from harness.figures import spot_costs
 from harness.figures.settings import NotDrawn
 from harness.tables import write_table
@@ -44,7 +44,7 @@ def main_recipe(folder: Path) -> Path:
 
 
 def test_changes_are_judged_per_baseline_and_quota(tmp_path: Path):
-    found = {claim.claim_id: claim for claim in claims_gfs.claims({claims_gfs.RECIPE: main_recipe(tmp_path / "a")})}
+    found = {claim.claim_id: claim for claim in gfs.claims({gfs.RECIPE: main_recipe(tmp_path / "a")})}
     assert len(found) == 2 * 9 + 4 + 1
     assert found["gfs-eviction-yarn_cs-none"].measured == pytest.approx(-33.0, abs=0.01)
     assert found["gfs-queueing-yarn_cs-none"].measured == pytest.approx(-44.1, abs=0.01)
@@ -65,30 +65,30 @@ def test_loads_are_told_apart(tmp_path: Path):
              for load in (0.7, 0.9)
              for policy, quota, failed in (("gfs", "forecast", 0.02), ("gfs", "none", 0.5), ("yarn_cs", "none", 0.02 + load / 10),
                                            ("yarn_cs", "forecast", 0.5))]
-    done = {claims_gfs.LOADS: results(tmp_path / "a", cells), claims_gfs.RECIPE: main_recipe(tmp_path / "b")}
-    found = {claim.claim_id: claim for claim in claims_gfs.claims(done)}
+    done = {gfs.LOADS: results(tmp_path / "a", cells), gfs.RECIPE: main_recipe(tmp_path / "b")}
+    found = {claim.claim_id: claim for claim in gfs.claims(done)}
     assert found["gfs-eviction-load-0.7"].measured == pytest.approx(100 * (0.02 / 0.09 - 1), abs=0.1)
     assert found["gfs-eviction-load-0.9"].measured == pytest.approx(100 * (0.02 / 0.11 - 1), abs=0.1)
-    text = claims_gfs.section(done)[0].text
+    text = gfs.sections(done)[0].text
     assert "| gfs, quota forecast | 2.00 | 1.00 | 10 | 15.0 | 80.0 | 3.0 |" in text and "HP load 0.9" in text
 
 
 def test_nothing_is_claimed_without_results():
-    found = claims_gfs.claims({})
+    found = gfs.claims({})
     assert {claim.verdict for claim in found} == {SKIPPED, NOT_MEASURABLE}
-    assert claims_gfs.section({}) == [] and claims_gfs.parts({}).empty
+    assert gfs.sections({}) == [] and gfs.parts({}).empty
 
 
 def test_parts_are_drawn_together(tmp_path: Path):
-    done = {claims_gfs.RECIPE: main_recipe(tmp_path / "a")}
-    for name, key, values in ((claims_gfs.PARTS, "without", ("nothing", "order", "victims", "placement")),
-                              (claims_gfs.FORECASTERS, "forecaster", ("last", "seasonal", "oracle"))):
+    done = {gfs.RECIPE: main_recipe(tmp_path / "a")}
+    for name, key, values in ((gfs.PARTS, "without", ("nothing", "order", "victims", "placement")),
+                              (gfs.FORECASTERS, "forecaster", ("last", "seasonal", "oracle"))):
         done[name] = results(tmp_path / name, [{"policy": "gfs", f"policy.{key}": value, "means": (0.03, 3000, 20)} for value in values])
-    cells = claims_gfs.parts(done)
-    assert set(cells["policy"]) == set(claims_gfs.ORDER) and len(cells) == 9 * len(SEEDS)
-    figure = spot_costs.draw(cells, order=claims_gfs.ORDER)
+    cells = gfs.parts(done)
+    assert set(cells["policy"]) == set(gfs.ORDER) and len(cells) == 9 * len(SEEDS)
+    figure = spot_costs.draw(cells, order=gfs.ORDER)
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert tuple(labels) == claims_gfs.ORDER
+    assert tuple(labels) == gfs.ORDER
     headline = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
     # gfs fails least (2 %) at 3600 / 600 times the queueing of the one without a quota.
     headline = headline.replace("\N{NO-BREAK SPACE}", " ")

@@ -6,8 +6,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from harness import claims_hps
-from harness.claims import HOLDS, NOT, SKIPPED
+from harness.claims import hps
+from harness.claims.claim import HOLDS, NOT, SKIPPED
 from harness.tables import write_table
 
 
@@ -29,16 +29,16 @@ def results(folder: Path, busy: dict[str, float], starved: int) -> Path:
 
 
 def test_utilisation_and_starving_are_judged(tmp_path: Path):
-    done = {claims_hps.RECIPE: results(tmp_path / "a", {"fifo": 0.6, "hps": 0.782, "pbs": 0.5, "sbs": 0.746}, 3)}
-    found = {claim.claim_id: claim for claim in claims_hps.claims(done)}
+    done = {hps.RECIPE: results(tmp_path / "a", {"fifo": 0.6, "hps": 0.782, "pbs": 0.5, "sbs": 0.746}, 3)}
+    found = {claim.claim_id: claim for claim in hps.claims(done)}
     assert found["hps-utilisation-hps"].measured == pytest.approx(78.2) and found["hps-starved"].measured == 3
     assert {name: claim.verdict for name, claim in found.items() if claim.verdict == HOLDS}.keys() == {
         "hps-utilisation-hps", "hps-utilisation-sbs", "hps-utilisation-static"}
     # 3 of 12: the right sign, but less than half.
     assert found["hps-starved"].verdict == NOT
     assert [name for name, claim in found.items() if claim.reconstruction] == ["hps-utilisation-pbs", "hps-utilisation-sbs"]
-    assert "| hps | 78.2 | 3 | 900 | 2.0 |" in claims_hps.section(done)[0].text
+    assert "| hps | 78.2 | 3 | 900 | 2.0 |" in hps.sections(done)[0].text
 
 
 def test_nothing_is_claimed_without_results():
-    assert {claim.verdict for claim in claims_hps.claims({})} == {SKIPPED} and claims_hps.section({}) == []
+    assert {claim.verdict for claim in hps.claims({})} == {SKIPPED} and hps.sections({}) == []

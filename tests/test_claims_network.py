@@ -7,13 +7,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from harness import claims_network, claims_queues, contention
-from harness.claims import HOLDS, NOT, PARTLY, SKIPPED
+from harness import contention
+from harness.claims import network, queues
+from harness.claims.claim import HOLDS, NOT, PARTLY, SKIPPED
 from harness.figures import sharing_rules
 from harness.figures.settings import NotDrawn
 from harness.tables import write_table
 
-ALWAYS = claims_network.ALWAYS
+ALWAYS = network.ALWAYS
 
 
 def results(folder: Path, cells: list[dict], overheads: list[float]) -> Path:
@@ -56,28 +57,28 @@ def rivals(folder: Path) -> Path:
 
 def test_dally_against_what_is_published(tmp_path: Path):
     done = {"dally": timers(tmp_path / "a", 0.31, 0.5, 0.01), "dally_rivals": rivals(tmp_path / "b")}
-    found = {claim.claim_id: claim for claim in claims_network.claims(done)}
+    found = {claim.claim_id: claim for claim in network.claims(done)}
     # Makespan 0.31 of the other: -69 %. JCT -50 %, more than half of -83. Overhead 0.01 against 0.5: -98 %.
     assert [found[f"dally-{name}"].measured for name in ("makespan", "jct", "communication")] == pytest.approx([-69, -50, -98])
     assert [found[f"dally-{name}"].verdict for name in ("makespan", "jct", "communication")] == [HOLDS, PARTLY, HOLDS]
     # The longer timer's makespan is 95 + 0.95 seed against 90: +10 % on average.
     assert "blind to the network: +10 %." in found["dally-makespan"].setup_difference
     assert all(found[name].reconstruction for name in found if name.startswith("dally"))
-    text = claims_network.section(done)[0].text
+    text = network.sections(done)[0].text
     assert "| dally (reconstruction), always waits | no |" in text and "waits 600 s for a server, then for a rack | yes |" in text
     assert "kueue_tas, rack required" in text and "| fifo_backfill |" in text
 
 
 def test_kueues_example_and_what_was_not_run():
-    assert (claims_network.example("best_fit"), claims_network.example("least_free")) == ([3, 3, 1], [1, 2, 3, 1])
-    found = claims_network.claims({})
-    assert [claim.verdict for claim in found] == [HOLDS, HOLDS, SKIPPED, SKIPPED, SKIPPED] and claims_network.section({}) == []
+    assert (network.example("best_fit"), network.example("least_free")) == ([3, 3, 1], [1, 2, 3, 1])
+    found = network.claims({})
+    assert [claim.verdict for claim in found] == [HOLDS, HOLDS, SKIPPED, SKIPPED, SKIPPED] and network.sections({}) == []
 
 
 def test_gangs_are_tabled_by_policy(tmp_path: Path):
     cells = [{"policy": policy, "seed": seed, "jct_s_mean_training": 3600.0, "jct_s_mean_batch": 7200.0, "victims_per_placement": 2.5,
               "lost_gpu_s": 36000.0, "subsets_tried_mean": 40.0} for policy in ("godel", "domain_first_gang") for seed in (0, 1)]
-    text = claims_network.section({"gang_preemption": results(tmp_path / "a", cells, [0.0] * 4)})[0].text
+    text = network.sections({"gang_preemption": results(tmp_path / "a", cells, [0.0] * 4)})[0].text
     assert "| godel | 1.00 | 2.00 | 2.50 | 10 | 40 |" in text
 
 
@@ -89,18 +90,18 @@ def quoted(folder: Path, safe: float, gap: float) -> Path:
 
 
 def test_quotes_and_links_against_what_is_published(tmp_path: Path):
-    found = {c.claim_id: c for c in claims_queues.claims({"quotes": quoted(tmp_path / "a", 1.0, 1e-12)}, range(10), range(40))}
+    found = {c.claim_id: c for c in queues.claims({"quotes": quoted(tmp_path / "a", 1.0, 1e-12)}, range(10), range(40))}
     assert found["quotes-little"].verdict == found["quotes-safe"].verdict == found["leveller-approximation"].verdict == HOLDS
     assert found["leveller-min-progress"].measured > 20 and found["leveller-fairness"].measured > 0
-    found = {c.claim_id: c for c in claims_queues.claims({"quotes": quoted(tmp_path / "b", 0.25, 0.1)}, range(2), range(5))}
+    found = {c.claim_id: c for c in queues.claims({"quotes": quoted(tmp_path / "b", 0.25, 0.1)}, range(2), range(5))}
     assert (found["quotes-little"].verdict, found["quotes-safe"].verdict, found["leveller-fairness"].verdict) == (NOT, NOT, SKIPPED)
-    assert {c.claim_id: c.verdict for c in claims_queues.claims({}, range(2), range(5))}["quotes-little"] == SKIPPED
+    assert {c.claim_id: c.verdict for c in queues.claims({}, range(2), range(5))}["quotes-little"] == SKIPPED
 
 
 def test_the_tables_and_the_figure_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one = [contention.Measured(0.5, 0.9, 7200.0)]
     monkeypatch.setattr(contention, "compare", lambda seeds, n: dict.fromkeys(contention.RULES, one))
-    sections = claims_queues.section({"quotes": quoted(tmp_path / "a", 1.0, 0.0)})
+    sections = queues.sections({"quotes": quoted(tmp_path / "a", 1.0, 0.0)})
     assert "| 12 | leveller (reconstruction) | 0.500 | 0.900 | 2.00 |" in sections[0].text
     assert "| kueue | 0.8 | 2.00 | 1.00 | 97.0 | 10.0 | 100.0 |" in sections[1].text
     frame = contention.table(range(2), (6, 12))

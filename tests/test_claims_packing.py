@@ -7,8 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from harness import claims_fgd, claims_pwr, schema
-from harness.claims import HOLDS, NOT, PARTLY, SKIPPED
+from harness import schema
+from harness.claims import fgd, pwr
+from harness.claims.claim import HOLDS, NOT, PARTLY, SKIPPED
 from harness.figures import packing_curve, power_curve
 from harness.figures.settings import NotDrawn
 from harness.tables import write_table
@@ -35,27 +36,27 @@ def arrivals(allocated: float, fragmented: float, watts: float = 1.0) -> pa.Tabl
 def published(folder: Path, seeds: int, off: float = 0.0, spread: float = 0.01) -> Path:
     """The published table, ``off`` points away, with a little spread over the seeds."""
     cells, tables = [], []
-    for variant, found in claims_fgd.TABLE.items():
-        for p, policy in enumerate(claims_fgd.POLICIES):
+    for variant, found in fgd.TABLE.items():
+        for p, policy in enumerate(fgd.POLICIES):
             for n in range(seeds):
                 cells.append({"policy": policy, "seed": 42 + n, "workload.variant": variant})
-                single = claims_fgd.BY_SEED.get((variant, policy))
+                single = fgd.BY_SEED.get((variant, policy))
                 allocated = single[n] if single else found.allocated[p] + spread * (1 if n % 2 else -1)
                 tables.append(arrivals(allocated + off, found.fragmented[p]))
     return results(folder, cells, tables)
 
 
 def test_the_published_table_holds(tmp_path: Path):
-    done = {claims_fgd.ORDERS: published(tmp_path / "a", 10), claims_fgd.OWN: published(tmp_path / "b", 10)}
-    found = {claim.claim_id: claim for claim in claims_fgd.claims(done)}
+    done = {fgd.ORDERS: published(tmp_path / "a", 10), fgd.OWN: published(tmp_path / "b", 10)}
+    found = {claim.claim_id: claim for claim in fgd.claims(done)}
     assert {claim.verdict for claim in found.values()} == {HOLDS}
     assert [found[f"fgd-{name}"].measured for name in ("allocation-digits", "fragmentation-digits", "seed-digits")] == [10, 10, 30]
     assert found["fgd-own-orders"].measured == pytest.approx(0, abs=0.05)
-    assert "95.39 (4.57)" in claims_fgd.section(done)[0].text
+    assert "95.39 (4.57)" in fgd.sections(done)[0].text
 
 
 def test_a_hundredth_is_too_much_for_the_digits(tmp_path: Path):
-    found = {claim.claim_id: claim for claim in claims_fgd.claims({claims_fgd.ORDERS: published(tmp_path / "a", 10, off=0.02)})}
+    found = {claim.claim_id: claim for claim in fgd.claims({fgd.ORDERS: published(tmp_path / "a", 10, off=0.02)})}
     assert (found["fgd-allocation-digits"].measured, found["fgd-seed-digits"].measured) == (0, 0)
     assert found["fgd-allocation-digits"].verdict == NOT and found["fgd-fragmentation-digits"].verdict == HOLDS
     assert found["fgd-own-orders"].verdict == SKIPPED
@@ -63,17 +64,17 @@ def test_a_hundredth_is_too_much_for_the_digits(tmp_path: Path):
 
 def test_own_orders_may_be_off_by_their_spread(tmp_path: Path):
     # fgd on default: sd 0.12, so that 3 sd sqrt(2 / 10) = 0.161; half a point is 3.1 times as much.
-    found = {claim.claim_id: claim for claim in claims_fgd.claims({claims_fgd.OWN: published(tmp_path / "a", 10, off=0.5)})}
+    found = {claim.claim_id: claim for claim in fgd.claims({fgd.OWN: published(tmp_path / "a", 10, off=0.5)})}
     assert found["fgd-own-orders"].measured == pytest.approx(0.5 / (3 * 0.12 * np.sqrt(0.2)), rel=0.01)
     assert found["fgd-own-orders"].verdict == NOT
 
 
 def test_too_few_seeds_and_absent_data_are_skipped(tmp_path: Path):
-    for done in ({}, {claims_fgd.ORDERS: published(tmp_path / "a", 2), claims_fgd.OWN: published(tmp_path / "b", 2)}):
-        found = claims_fgd.claims(done)
+    for done in ({}, {fgd.ORDERS: published(tmp_path / "a", 2), fgd.OWN: published(tmp_path / "b", 2)}):
+        found = fgd.claims(done)
         assert len(found) == 16 and {claim.verdict for claim in found} == {SKIPPED}
-    assert claims_fgd.section({}) == []
-    assert [claim.verdict for claim in claims_pwr.claims({})] == [SKIPPED] * 4 and claims_pwr.section({}) == []
+    assert fgd.sections({}) == []
+    assert [claim.verdict for claim in pwr.claims({})] == [SKIPPED] * 4 and pwr.sections({}) == []
 
 
 def weights(folder: Path, saved: dict[int, float]) -> Path:
@@ -85,12 +86,12 @@ def weights(folder: Path, saved: dict[int, float]) -> Path:
 
 
 def test_power_saved_at_moderate_load(tmp_path: Path):
-    done = {claims_pwr.RECIPE: weights(tmp_path / "a", {0: 0, 50: 5, 100: 11, 200: 15, 500: 25, 1000: 30})}
-    found = {claim.claim_id: claim for claim in claims_pwr.claims(done)}
-    assert [found[f"pwr-saved-{w}"].measured for w in claims_pwr.WEIGHTS] == pytest.approx([25, 15, 11, 5])
-    assert [found[f"pwr-saved-{w}"].verdict for w in claims_pwr.WEIGHTS] == [PARTLY, HOLDS, HOLDS, PARTLY]
+    done = {pwr.RECIPE: weights(tmp_path / "a", {0: 0, 50: 5, 100: 11, 200: 15, 500: 25, 1000: 30})}
+    found = {claim.claim_id: claim for claim in pwr.claims(done)}
+    assert [found[f"pwr-saved-{w}"].measured for w in pwr.WEIGHTS] == pytest.approx([25, 15, 11, 5])
+    assert [found[f"pwr-saved-{w}"].verdict for w in pwr.WEIGHTS] == [PARTLY, HOLDS, HOLDS, PARTLY]
     # Allocated at 100 %: 95 - w / 500 against 95.
-    assert "| 500:500 | 25.00 | 1.00 |" in claims_pwr.section(done)[0].text
+    assert "| 500:500 | 25.00 | 1.00 |" in pwr.sections(done)[0].text
 
 
 def test_curves_are_drawn_from_arrivals():

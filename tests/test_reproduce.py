@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from harness import reproduce
-from harness.claims import HOLDS, PARTLY, SKIPPED, read_claims, write_expected
+from harness.claims import flextopo, real_traces
+from harness.claims.claim import HOLDS, PARTLY, SKIPPED, read_claims, write_expected
 from harness.reproduce import Recipe
 from synthetic_results import make_sweep
 
@@ -94,7 +95,7 @@ def test_the_answers_say_where_it_pays_what_a_guarantee_costs_and_what_real_trac
     done = {"pays": make_sweep(tmp_path / "pays", pair, settings=settings),
             "guarantees": make_sweep(tmp_path / "guarantees", pair, settings=[{"workload.guaranteed_share": 0.5}]),
             "openb": make_sweep(tmp_path / "openb", pair), "philly": make_sweep(tmp_path / "philly", ("godel", "kubernetes"))}
-    texts = {section.title: section.text for section in reproduce.answers(done)}
+    texts = {section.title: section.text for module in (flextopo, real_traces) for section in module.sections(done)}
     assert texts["Where topology-aware preemption pays"].count("\n| dgx_h100 |") >= 2
     means = pd.read_parquet(tmp_path / "guarantees/summary.parquet").groupby("policy")["hit_rate_victims"].mean()
     assert f"| {100 * means['godel']:.1f} |" in texts["What a guarantee costs a blind policy"]

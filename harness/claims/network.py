@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness import schema
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
 from harness.figures.intervals import Interval, interval
 from harness.figures.results import open_results
 from harness.report_tables import Grid
@@ -118,7 +118,7 @@ def claims(done: dict[str, Path]) -> list[Claim]:
     ]
 
 
-def section(done: dict[str, Path]) -> list[Section]:
+def sections(done: dict[str, Path]) -> list[Section]:
     sections = []
     if DALLY in done:
         grid = Grid(["policy", "evicts to sit closer", "makespan (h)", "mean JCT (h)",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
 from harness.figures.intervals import Interval, interval
 from harness.figures.results import open_results
 from harness.report_tables import Grid
@@ -48,7 +48,7 @@ def claims(done: dict[str, Path]) -> list[Claim]:
     return rows
 
 
-def section(done: dict[str, Path]) -> list[Section]:
+def sections(done: dict[str, Path]) -> list[Section]:
     """Utilisation and starving by policy."""
     if RECIPE not in done:
         return []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.claims import Section
+from harness.claims.claim import Section
 from harness.figures.intervals import across_seeds, paired
 from harness.figures.labels import label, number
 from harness.figures.results import open_results

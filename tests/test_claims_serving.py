@@ -5,11 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness import serving_claims
-from harness.claims import CALIBRATED, HOLDS, PARTLY, SKIPPED
+from harness.claims import serving
+from harness.claims.claim import CALIBRATED, HOLDS, PARTLY, SKIPPED
+from harness.claims.serving import Instances, Worst, frontier, knee, worst_ratios
 from harness.figures import isjl_frontier
 from harness.figures.settings import NotDrawn
-from harness.serving_claims import Instances, Worst, frontier, knee, worst_ratios
 from synthetic_results import write_summary
 
 SEEDS = range(10)
@@ -22,7 +22,7 @@ def of(found: list) -> dict:
 
 @pytest.fixture
 def few_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_claims, "SMALL", TINY)
+    monkeypatch.setattr(serving, "SMALL", TINY)
 
 
 def pecsched(tmp_path: Path, seeds: range = SEEDS, stretch: float = 1.0) -> dict[str, Path]:
@@ -40,7 +40,7 @@ def pecsched(tmp_path: Path, seeds: range = SEEDS, stretch: float = 1.0) -> dict
 
 
 def test_what_is_published_of_pecsched_holds_when_it_is_measured(tmp_path: Path):
-    found = of(serving_claims.serving_claims(pecsched(tmp_path)))
+    found = of(serving.claims(pecsched(tmp_path)))
     assert {claim.verdict for claim in found.values()} == {HOLDS}
     assert {name.removeprefix("pecsched-"): claim.measured for name, claim in found.items()} == pytest.approx({
         "fifo-longs-p99": 4.0, "fifo-longs-throughput": 0.5, "fifo-p99": 0.2, "fifo-throughput": 3.0, "long-jct": 1.05,
@@ -48,12 +48,12 @@ def test_what_is_published_of_pecsched_holds_when_it_is_measured(tmp_path: Path)
 
 
 def test_a_ratio_is_taken_seed_by_seed_and_few_seeds_are_not_enough(tmp_path: Path):
-    found = of(serving_claims.serving_claims(pecsched(tmp_path, range(3))))
+    found = of(serving.claims(pecsched(tmp_path, range(3))))
     assert {claim.verdict for claim in found.values()} == {SKIPPED}
 
 
 def test_ten_times_the_waits_leave_ratios_between_policies_alone(tmp_path: Path):
-    found = of(serving_claims.serving_claims(pecsched(tmp_path, stretch=10.0)))
+    found = of(serving.claims(pecsched(tmp_path, stretch=10.0)))
     assert found["pecsched-fifo-p99"].measured == pytest.approx(0.2)
     assert found["pecsched-fifo-longs-p99"].measured == pytest.approx(40.0)
     assert found["pecsched-fifo-longs-p99"].verdict == PARTLY  # same sign, far above the published range
@@ -61,9 +61,9 @@ def test_ten_times_the_waits_leave_ratios_between_policies_alone(tmp_path: Path)
 
 def test_nothing_is_claimed_of_recipes_that_did_not_run(tmp_path: Path):
     done = pecsched(tmp_path)
-    assert serving_claims.serving_claims({}) == []
-    assert serving_claims.serving_claims({"pecsched_drain": done["pecsched_drain"]}) == []
-    assert serving_claims.serving_sections({}) == []
+    assert serving.claims({}) == []
+    assert serving.claims({"pecsched_drain": done["pecsched_drain"]}) == []
+    assert serving.sections({}) == []
 
 
 def test_the_worst_ratio_of_ljf_is_three_quarters():
@@ -78,11 +78,11 @@ def test_the_worst_ratio_of_ljf_is_three_quarters():
 def test_isjl_keeps_three_quarters_and_fcfs_does_not(few_instances: None, tmp_path: Path):
     rows = [{"policy": "isjl", "policy.delta": delta, "seed": seed, "makespan_s": makespan, "e2e_s_mean": mean}
             for seed in SEEDS for delta, makespan, mean in ((0.0, 120.0, 50.0), (215.0, 110.0, 45.0), (1e9, 100.0, 35.0))]
-    found = of(serving_claims.serving_claims({"isjl": write_summary(tmp_path / "isjl", rows)}))
+    found = of(serving.claims({"isjl": write_summary(tmp_path / "isjl", rows)}))
     assert found["isjl-ratio"].verdict == HOLDS and "up to 3 lengths up to 3" in found["isjl-ratio"].setup_difference
     assert (found["isjl-throughput"].measured, found["isjl-latency"].measured) == (pytest.approx(20.0), pytest.approx(-30.0))
     assert all(claim.reconstruction for claim in found.values())
-    (section,) = serving_claims.serving_sections({"isjl": tmp_path / "isjl"})
+    (section,) = serving.sections({"isjl": tmp_path / "isjl"})
     assert "reconstruction" in section.title and "| FCFS, worst order of two | 0.583 | [1, 3, 3] | 0 |" in section.text
 
 
@@ -120,13 +120,13 @@ def test_flowprefill_is_judged_by_goodput_and_blocking(tmp_path: Path):
     waits = {"fcfs": 9.0, "edf": 4.0, "flowprefill": 1.0}
     rows = [{"policy": policy, "seed": seed, "workload.rate": rate, "slo_met_share": shares[policy][i], "queue_s_mean_text": waits[policy]}
             for policy in shares for seed in SEEDS for i, rate in enumerate((1.0, 2.0, 3.0))]
-    found = of(serving_claims.serving_claims({"flowprefill": write_summary(tmp_path / "f", rows)}))
+    found = of(serving.claims({"flowprefill": write_summary(tmp_path / "f", rows)}))
     assert (found["flowprefill-goodput"].measured, found["flowprefill-goodput"].verdict) == (pytest.approx(5.0), PARTLY)
     assert (found["flowprefill-blocking"].measured, found["flowprefill-blocking"].verdict) == (pytest.approx(4.0), HOLDS)
 
 
 def test_switching_takes_what_is_published_of_every_model_and_gpu(tmp_path: Path):
-    found = serving_claims.serving_claims({"switching": tmp_path})
+    found = serving.claims({"switching": tmp_path})
     assert len(found) == 6 and {claim.verdict for claim in found} == {CALIBRATED}
 
 
@@ -140,18 +140,18 @@ def test_the_sections_show_means_over_seeds_and_whether_the_ranking_changes(tmp_
     done["pecsched_ablations"] = write_summary(tmp_path / "ablations", ablations)
     rates = [{"policy": "switching", "workload.rate": rate, "seed": 0, "ttft_s_mean": rate * 2} for rate in (1.0, 3.0)]
     done["switching"] = write_summary(tmp_path / "switching", rates)
-    texts = {section.title: section.text for section in serving_claims.serving_sections(done)}
+    texts = {section.title: section.text for section in serving.sections(done)}
     assert "| reservation | 80 | 3 | 90 | 0 | 0.7 |" in texts["PecSched and its rivals, overloaded"]
     assert "| pecsched | 4 | 3 |" in texts["PecSched's ablations, overloaded"]
     assert "| switching | 3.0 | 6 |" in texts["Two models on one GPU"]
     ranking = texts["Whether the step-time model changes the ranking"]
     assert ranking.startswith("The ranking is NOT the same") and "| roofline | sjf 3, fcfs 5 |" in ranking
     same = write_summary(tmp_path / "same", [{**row, "e2e_s_mean": 1.0 if row["policy"] == "sjf" else 2.0} for row in rows])
-    (section,) = serving_claims.serving_sections({"step_models": same})
+    (section,) = serving.sections({"step_models": same})
     assert section.text.startswith("The ranking is the same under all of them.")
 
 
 def test_the_tables_of_isjl_are_printed(few_instances: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(serving_claims, "frontier", lambda: frontier(seeds=1))
-    assert serving_claims.main() == 0
+    monkeypatch.setattr(serving, "frontier", lambda: frontier(seeds=1))
+    assert serving.main() == 0
     assert "| LJF | 0.750 | [1, 1, 2] | 1 |" in capsys.readouterr().out

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from harness import contention
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
+from harness.figures import sharing_rules
 from harness.figures.intervals import Interval, interval
 from harness.figures.results import open_results
 from harness.report_tables import Grid
@@ -55,7 +57,12 @@ def claims(done: dict[str, Path], seeds: Sequence[int] = SEEDS, instances: Seque
     ]
 
 
-def section(done: dict[str, Path]) -> list[Section]:
+def figures(done: dict[str, Path]) -> dict[str, Figure]:
+    """The rules of sharing links: they need no recipe."""
+    return {"sharing-rules": sharing_rules.draw(contention.table())}
+
+
+def sections(done: dict[str, Path]) -> list[Section]:
     shared = Grid(["jobs", "rule", "least progress", "Jain", "makespan (h)"], [], (1,))
     for n in (12, JOBS, 2 * JOBS):
         for rule, found in contention.compare(SEEDS, n).items():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
 from harness.figures.intervals import Interval, interval
 from harness.figures.packing_curve import by_load
 from harness.figures.power_curve import COLUMNS, MODERATE, savings
@@ -55,7 +55,7 @@ def claims(done: dict[str, Path]) -> list[Claim]:
     ]
 
 
-def section(done: dict[str, Path]) -> list[Section]:
+def sections(done: dict[str, Path]) -> list[Section]:
     """Saving and loss by weight."""
     if RECIPE not in done:
         return []

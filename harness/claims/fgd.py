@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
 from harness.figures.intervals import interval
 from harness.figures.packing_curve import COLUMNS, by_load
 from harness.figures.results import open_results
@@ -118,7 +118,7 @@ def largest_distance(own: pd.DataFrame | None) -> float | None:
                for policy, value, deviation in zip(POLICIES, published.allocated, published.deviation, strict=True))
 
 
-def section(done: dict[str, Path]) -> list[Section]:
+def sections(done: dict[str, Path]) -> list[Section]:
     """The table: published, in the authors' orders, in our own."""
     names = {"published": None, "the authors' orders": done.get(ORDERS), "our own orders": done.get(OWN)}
     grid = Grid(["variant", "", *POLICIES], [], (0, 1))

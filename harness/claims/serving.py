@@ -1,6 +1,6 @@
 """What is published about serving policies beside what was measured: claims and tables of REPRODUCTION.md from the serving recipes.
 
-    python -m harness.serving_claims
+    python -m harness.claims.serving
 
 prints the worst ratios of ISJL and its rivals to the exhaustive optimum, and their frontier of throughput and externality.
 """
@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from harness import batching
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
+from harness.figures import isjl_frontier
 from harness.figures.intervals import Interval, interval
 from harness.figures.results import open_results
 from harness.report_tables import Grid
@@ -95,7 +97,7 @@ def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(["rule", "delta"], as_index=False, sort=False)[["throughput", "latency", "externality"]].mean()
 
 
-def serving_claims(done: dict[str, Path]) -> list[Claim]:
+def claims(done: dict[str, Path]) -> list[Claim]:
     """Every claim whose recipe is among ``done`` (recipe -> results folder)."""
     found: list[Claim] = []
     if {"pecsched_drain", "pecsched_without"} <= set(done):
@@ -154,7 +156,7 @@ def _isjl(folder: Path) -> Iterator[Claim]:
     setup = ("A reconstruction: the paper's steps are not public. Pure-max steps. ")
     yield claim("isjl-ratio", "isjl", "worst ratio of optimum to cost over small instances, two places", "", (0.75, None), worst.ratio,
                 setup_difference=f"{setup}Every multiset of up to {SMALL.jobs} lengths up to {SMALL.longest} and every delta; worst at "
-                f"{list(worst.lengths)}, delta {worst.delta}. No proof.", command="python -m harness.serving_claims", reconstruction=True)
+                f"{list(worst.lengths)}, delta {worst.delta}. No proof.", command="python -m harness.claims.serving", reconstruction=True)
     setup += "Log-normal lengths of the mean of LMSYS in place of its replay, 32 places, 512 requests; the largest delta (none). "
     yield claim("isjl-throughput", "isjl", "throughput against LJF", "%", (17.0, None),
                 interval((base["makespan_s"] / most["makespan_s"] - 1).to_numpy()), scale=100, setup_difference=setup,
@@ -207,10 +209,15 @@ def _switching() -> Iterator[Claim]:
 def _facts(group: str, name: str) -> dict:
     import yaml
 
-    return yaml.safe_load((Path(__file__).resolve().parents[1] / "conf" / "pool" / group / f"{name}.yaml").read_text())
+    return yaml.safe_load((Path(__file__).resolve().parents[2] / "conf" / "pool" / group / f"{name}.yaml").read_text())
 
 
-def serving_sections(done: dict[str, Path]) -> list[Section]:
+def figures(done: dict[str, Path]) -> dict[str, Figure]:
+    """Throughput and externality of ISJL and its rivals."""
+    return {"isjl-frontier": isjl_frontier.draw(frontier())} if "isjl" in done else {}
+
+
+def sections(done: dict[str, Path]) -> list[Section]:
     """Tables beside the claims: absolute seconds of PecSched's comparison, ISJL's ratios and frontier, and what the step-time model
     changes."""
     sections = []
@@ -271,7 +278,7 @@ def _isjl_tables() -> str:
         "With a constant part c0 of the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it",
         "at every delta.",
         "", table.markdown(), "",
-        "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.serving_claims`). The published gains appear at large",
+        "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.claims.serving`). The published gains appear at large",
         "delta and 16 jobs for each place.", "", curve.markdown()])
 
 

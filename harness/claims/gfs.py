@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from harness.claims import Claim, Section, claim
+from harness.claims.claim import Claim, Section, claim
+from harness.figures import spot_costs
 from harness.figures.intervals import Interval, interval
 from harness.figures.results import open_results
 from harness.report_tables import Grid
@@ -79,7 +81,13 @@ ORDER = (WHOLE, "gfs, no quota", "gfs, constant quota", "gfs, first in first out
          "gfs, forecast: last hour", "gfs, forecast: last week", "gfs, forecast: oracle")
 
 
-def section(done: dict[str, Path]) -> list[Section]:
+def figures(done: dict[str, Path]) -> dict[str, Figure]:
+    """What spot jobs pay when one part of GFS is changed."""
+    cells = parts(done)
+    return {} if cells.empty else {"gfs-parts": spot_costs.draw(cells, order=ORDER)}
+
+
+def sections(done: dict[str, Path]) -> list[Section]:
     """What each policy gives, with each quota rule and at each load."""
     if RECIPE not in done:
         return []
