@@ -12,10 +12,11 @@ import pytest
 from harness.bench import __main__ as bench
 from harness.bench import peers, processes, replays, suites
 from harness.bench.cells import cells
-from harness.bench.commands import commands
+from harness.bench.commands import STAGE, commands, profile
 from harness.bench.imports import imports
 from harness.bench.rows import HEADINGS, Row, number, render
 from harness.bench.sizes import TINY, Sizes
+from harness.bench.stages import STAGES
 from harness.cluster.build import Rules
 from harness.cluster.hooks import load_policy
 from harness.cluster.replay import replay
@@ -58,6 +59,11 @@ def test_whole_commands_are_timed(tmp_path, monkeypatch):
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert sum(row["unit"] == "s" and row["measured"] > 0 for row in rows) == 5
     assert sum(row["unit"] == "MiB" and row["measured"] > 50 for row in rows) == 3
+
+
+def test_every_stage_of_a_command_takes_some_time(tmp_path):
+    found = {row.what.partition(STAGE)[2]: row.measured for row in profile(TINY, tmp_path) if STAGE in row.what}
+    assert list(found) == list(STAGES) and all(seconds and seconds > 0 for seconds in found.values())
 
 
 def test_a_cell_of_a_sweep_is_timed(tmp_path):

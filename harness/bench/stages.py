@@ -25,14 +25,14 @@ FUNCTIONS = (
     ("harness.app", "main", HYDRA),
     ("harness.app", "start_lightly", IMPORTS),
     ("harness.app", "run_cell", CELL),
-    ("harness.cells", "_load", READ),
-    ("harness.cluster.replay", "build_state", BUILD),
+    ("harness.halves", "_load", READ),
+    ("harness.cluster.replay", "build", BUILD),
     ("harness.cluster.engine", "run", REPLAY),
     ("harness.metrics", "jobs_table", TABLES),
     ("harness.metrics", "preemptions_table", TABLES),
     ("harness.metrics", "utilization_table", TABLES),
     ("harness.metrics", "summary", TABLES),
-    ("harness.cells", "write_table", WRITE),
+    ("harness.halves", "_write", WRITE),
 )
 """Module, name in it, and the stage that a call of it is."""
 
@@ -65,20 +65,22 @@ class Clock:
         return wrapper
 
 
-def watch(clock: Clock) -> None:
-    """Takes the time of all imports from now on, and of FUNCTIONS once their modules are there."""
+def watch(clock: Clock) -> list[tuple[str, str, str]]:
+    """Takes the time of all imports from now on, and of FUNCTIONS once their modules are there; returns those still awaited."""
     left, plain = list(FUNCTIONS), builtins.__import__
 
     def importing(*arguments: Any, **named: Any) -> Any:
-        former = clock.enter(IMPORTS)
+        former, modules = clock.enter(IMPORTS), len(sys.modules)
         try:
             return plain(*arguments, **named)
         finally:
-            for one in [one for one in left if _replaced(clock, *one)]:
-                left.remove(one)
+            if len(sys.modules) != modules:
+                for one in [one for one in left if _replaced(clock, *one)]:
+                    left.remove(one)
             clock.enter(former)
 
     builtins.__import__ = importing
+    return left
 
 
 def _replaced(clock: Clock, module: str, path: str, stage: str) -> bool:
@@ -97,7 +99,7 @@ def main(target: str, *words: str) -> None:
     """Runs the command and writes seconds by stage, (wall clock, processor), to ``target``. The last stage is left at 0."""
     clock = Clock(float(os.environ["HARNESS_BENCH_BEGAN"]))
     clock.enter(IMPORTS)
-    watch(clock)
+    left = watch(clock)
     sys.argv = ["harness", *words]
     try:
         runpy.run_module("harness", run_name="__main__", alter_sys=False)
@@ -105,6 +107,8 @@ def main(target: str, *words: str) -> None:
         if stop.code:
             raise
     clock.enter(END)
+    if left:
+        raise LookupError(f"no such function, or never imported: {', '.join(f'{module}.{name}' for module, name, _ in left)}")
     Path(target).write_text(json.dumps(clock.spent), encoding="utf-8")
 
 
