@@ -128,8 +128,9 @@ def test_titles_say_what_the_tables_say():
     assert search_cost.message(pd.Series({"domain_first": 5.0, "flextopo_exhaustive": 1000.0})).replace("\xa0", " ") == (
         "domain_first finds its victims with 0.5 % of the subsets that exhaustive search tries (medians)")
     loads = pd.DataFrame([[9.0, 9.0], [1.0, 2.0], [1.0, 3.0]], index=["fifo", "a", "b"])
-    assert policy_load_heatmap.message(loads, -1, "online p99 wait") == "Online p99 wait is lowest under a at 2 of 2 loads"
+    assert policy_load_heatmap.message(loads, -1, "online p99 wait") == "Online p99 wait is lowest, or as low, under a at 2 of 2 loads"
     assert policy_load_heatmap.message(loads.iloc[:, :1], -1, "wait") == "Wait is lowest under a and b at 1 of 1 loads"
+    assert policy_load_heatmap.message(loads.iloc[:2], -1, "wait") == "Wait is lowest under a at 2 of 2 loads"
 
 
 def test_a_title_about_waiting_speaks_of_the_99th_percentile():

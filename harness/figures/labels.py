@@ -36,7 +36,7 @@ LABELS = {
     "hit_rate_victims": Label("hit rate, victims", "%", 1, 100),
     "hit_rate_assigned": Label("hit rate, assigned", "%", 1, 100),
     "ran_share": Label("decisions that ran", "%", 1, 100),
-    "useful_share": Label("useful share of freed GPUs", "%", 1, 100),
+    "useful_share": Label("GPUs placed per GPU freed", "%", 1, 100),
     "victims_per_placement": Label("victims per placement", "", -1),
     "subsets_tried_mean": Label("subsets tried, mean", "", -1),
     "search_wall_us_p50": Label("search time, median", "µs", -1),

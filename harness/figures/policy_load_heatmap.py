@@ -59,9 +59,13 @@ def message(means: pd.DataFrame, better: int, text: str) -> str:
     """The headline: who is best at how many of the loads."""
     if len(means) == 1:
         return f"{text.capitalize()} of {means.index[0]} over the load"
-    wins = leading(means.to_numpy(dtype=float), better).sum(axis=1)
-    leaders = means.index[wins == wins.max()]
+    lead = leading(means.to_numpy(dtype=float), better)
+    wins = lead.sum(axis=1)
+    first = wins == wins.max()
+    leaders = means.index[first]
     words = "lowest" if better <= 0 else "highest"
+    if (lead[first].any(axis=0) & lead[~first].any(axis=0)).any():
+        words += ", or as low," if better <= 0 else ", or as high,"
     others = f" and {len(leaders) - 1} others" if len(leaders) > 2 else f" and {leaders[1]}" if len(leaders) == 2 else ""
     return f"{text.capitalize()} is {words} under {leaders[0]}{others} at {wins.max()} of {means.shape[1]} loads"
 

@@ -10,12 +10,12 @@ from harness.figures.settings import NotDrawn
 from harness.figures.style import canvas, in_order, interval_mark, log_axis, looks, rows_axis, styled
 
 CAPTION = """Preemption efficiency is not one number. Means over seeds with bootstrap 95 % intervals; the arrow says which way
-is better. Lost work is what the victims of all decisions lost, over the GPUs of the preemptors that ran."""
+is better. GPUs that were free count as placed too. Lost work is what the victims of all decisions lost, over the GPUs of the preemptors that ran."""
 INSIDE: tuple[str, ...] = ()
 PARTS = {
     "hit_rate_victims": "hit rate,\nvictims (%)",
     "hit_rate_assigned": "hit rate,\nassigned (%)",
-    "useful_share": "freed GPUs\nthat are used (%)",
+    "useful_share": "GPUs placed per\nGPU freed (%)",
     "ran_share": "decisions\nthat ran (%)",
     "lost_gpu_s_per_gpu_placed": "lost work per GPU\nplaced (GPU h)",
     "victims_per_placement": "victims\nper placement",
