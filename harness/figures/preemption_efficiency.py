@@ -10,7 +10,8 @@ from harness.figures.settings import NotDrawn
 from harness.figures.style import canvas, in_order, interval_mark, log_axis, looks, rows_axis, styled
 
 CAPTION = """Preemption efficiency is not one number. Means over seeds with bootstrap 95 % intervals; the arrow says which way
-is better. GPUs that were free count as placed too. Lost work is what the victims of all decisions lost, over the GPUs of the preemptors that ran."""
+is better. GPUs that were free count as placed too. Lost work is what the victims of all decisions lost, over the GPUs of the
+preemptors that ran."""
 INSIDE: tuple[str, ...] = ()
 PARTS = {
     "hit_rate_victims": "hit rate,\nvictims (%)",
