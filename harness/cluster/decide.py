@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.cluster.fit import HOLD, PASS_OVER, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
+from harness.cluster.fit import HOLD, PASS_OVER, best_fit, fits, fits_server, gpu_of, level_of, numa_mask, server_of, share_fits
 from harness.cluster.ledger import (
     change_share,
     enter_evictable,
@@ -144,7 +144,7 @@ def new_pending(view: View) -> Pending:
 def try_job(state, view, own, queue, pending, log, job, place, victims, outranks, changed, defined):
     """Starts ``job``, or makes it claim what victims free, or leaves all as it was; returns what came of it."""
     c = state.jobs.klass[job]
-    preempts, has_rivals, notes = defined[3], defined[6], defined[7]
+    places, preempts, has_rivals, notes = defined[2], defined[3], defined[6], defined[7]
     has_prey = preempts and (state.classes.rank[c] > 0 or has_rivals or state.count[UNBOUND] == 1)
     may_evict = has_prey and state.clock[NOW] >= state.jobs.retry_at[job]
     if not pending.cost[RESUMED]:
@@ -157,7 +157,7 @@ def try_job(state, view, own, queue, pending, log, job, place, victims, outranks
             state.count[EVICTING] = 0
         for scope in range(first, last + 1):
             enter_scope(state, pending, scope)
-            outcome = place_gang(state, view, own, pending, job, place)
+            outcome = place_gang(state, view, own, pending, job, place, places)
             if outcome == STARTED:
                 start(state, queue, job)
                 if notes:
@@ -207,14 +207,14 @@ def network_domains(state, pending, network):
 
 
 @inlined
-def place_gang(state, view, own, pending, job, place):
-    """Places all instances in turn, or none."""
+def place_gang(state, view, own, pending, job, place, places):
+    """Places all instances in turn, or none; by best fit unless the policy ``places`` itself."""
     jobs = state.jobs
     first, end = jobs.first_instance[job], jobs.end_instance[job]
     for i in range(first, end):
         state.count[INSTANCE] = i - first
-        choice = place(view, own, job)
-        if choice >= 0 and sound_placement(state, pending, job, choice):
+        choice = place(view, own, job) if places else best_fit(state, job)
+        if choice >= 0 and (not places or sound_placement(state, pending, job, choice)):
             pin_and_occupy(state, i, server_of(choice), gpu_of(choice), True, pending.cores[0])
             continue
         for placed in range(first, i):
