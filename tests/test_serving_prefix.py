@@ -135,6 +135,20 @@ def test_prefix_routing_weighs_what_is_cached_against_what_is_pending():
     assert outcome.state.shown.requests.replica.tolist() == [0, 1, 1, 0] and cached == [0, 0, 40, 0]
 
 
+def test_the_most_cached_blocks_alone_would_send_all_to_one_replica(tmp_path: Path):
+    """All prompts share their first block. After the first, a policy that looks at cached blocks alone sends all to its replica, however
+    many wait there; the rule prefix sends the second of the two at 5 s elsewhere."""
+    file = tmp_path / "most_cached.py"
+    file.write_text("from harness.serving.routing import stored\n\n\ndef route(view, own, q):\n"
+                    "    best = 0\n    for r in range(len(view.replicas)):\n"
+                    "        if stored(view, r, q) > stored(view, best, q):\n            best = r\n    return best\n")
+    rows = [(0, 40, 1), (5, 40, 1), (5, 40, 1), (5, 40, 1)]
+    hashes = [[0, *range(10 * i, 10 * i + 9)] for i in range(1, 5)]
+    for which, replicas in (({"file": file}, [0, 0, 0, 0]), ({"policy": "fcfs"}, [0, 0, 1, 0])):
+        requests = play(rows, store(99, replicas=2, routing="prefix"), prefix_hashes=hashes, **which).state.shown.requests
+        assert requests.replica.tolist() == replicas
+
+
 def test_a_replica_that_goes_takes_its_store_along():
     """One slot, empty from 0.5 to 1 s: the replica that comes then has an empty store, unless the store is the pool's."""
     there = pa.table({"replica": [0, 0], "ready_time": [0.0, 1.0], "drain_time": [0.5, None], "stop_time": [0.5, None],
