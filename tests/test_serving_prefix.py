@@ -14,6 +14,7 @@ import pytest
 import naive_serving
 from harness import traces_app
 from harness.app import main
+from harness.colocation.answers import served
 from harness.describe import prefix_reuse
 from harness.errors import BadInput
 from harness.metrics.requests import requests_table
@@ -67,7 +68,7 @@ def test_a_prompt_loads_its_whole_blocks_and_computes_the_rest():
     assert q.first_token[0] == steps(4, 8, 10) and q.first_token[1] == 1 + (8 * LOAD + steps(10))
     assert cached == [0, 8] and outcome.log.spans.tokens[: outcome.log.size[0]].tolist() == [4, 4, 2, 2]
     table = serving_utilization(outcome)
-    assert serving_summary(outcome, table)["prefix_hit_share"] == 8 / 20
+    assert serving_summary(outcome, table)["prefix_hit_share"] == served(requests_table(outcome))["prefix_hit_share"] == 8 / 20
 
 
 def test_the_last_token_is_always_computed():
@@ -200,6 +201,7 @@ def test_without_hashes_nothing_changes():
     assert requests_table(on).drop_columns("cached_tokens").equals(requests_table(blind))
     assert "cached_tokens" not in requests_table(off).column_names and set(requests_table(on)["cached_tokens"].to_pylist()) == {0}
     assert off.state.shown.requests.tobytes() == blind.state.shown.requests.tobytes() == on.state.shown.requests.tobytes()
+    assert "prefix_hit_share" not in served(requests_table(off)) | serving_summary(off, serving_utilization(off))
     by_prefix, by_tokens = (play(rows, pool(**keys, routing=rule), prefix_hashes=hashes) for rule in ("prefix", "fewest_tokens"))
     assert requests_table(by_prefix).equals(requests_table(by_tokens))
 
