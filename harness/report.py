@@ -33,6 +33,7 @@ from harness.figures import (
     policy_load_heatmap,
     power_curve,
     preemption_efficiency,
+    prefix_stores,
     quote_calibration,
     search_cost,
     serving_cdf,
@@ -65,7 +66,7 @@ CLUSTER_FIGURES: tuple[ModuleType, ...] = (
     quote_calibration,
     spot_costs,
 )
-SERVING_FIGURES: tuple[ModuleType, ...] = (serving_policies, serving_cdf, goodput_load)
+SERVING_FIGURES: tuple[ModuleType, ...] = (serving_policies, serving_cdf, goodput_load, prefix_stores)
 FIGURES = (*COLOCATION_FIGURES, *CLUSTER_FIGURES, *SERVING_FIGURES)
 LEAGUE: tuple[ModuleType, ...] = (league_table, league_pareto, league_winners)
 """Figures of a league, which has too many settings for the others."""

@@ -46,6 +46,7 @@ RECIPES = (
     Recipe("isjl", ("workload.requests=256",)),
     Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
     Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),
+    Recipe("prefix", ("workload.duration_s=120", "seed=0,1"), ("prefix_stores",)),
     Recipe("openb", (), ("latency_cdf",), ("openb.parquet",)),
     Recipe("philly", ("seed=0",), ("latency_cdf",), ("philly.parquet",)),
     Recipe("fgd", ("seed=42",), ("packing_curve",),

@@ -146,6 +146,11 @@ RESULT_REQUESTS: Table = (
     Column("reason", STRING, "why it was rejected or dropped", nullable=True),
 )
 
+PREFIXES: Table = (
+    Column("cached_tokens", I4, "prompt tokens that the prefill which made its first token had from a prefix store", "tokens"),
+)
+"""Further column of RESULT_REQUESTS with pool.prefix_cache_gb."""
+
 REPLICAS: Table = (
     Column("service", STRING, "service that it serves"),
     Column("job_id", STRING, "job of the services trace that runs it"),

@@ -1,7 +1,7 @@
 """A plain twin of the serving engine for continuous batching: every step is made one by one, every request is looked at in each.
 
 It shares nothing with the engine but its rules, and knows static keys alone: chunked or whole prefill, one pool or two, recompute and swap,
-and replicas that come and go.
+replicas that come and go, and prefix stores, which are lists of blocks with the most recent last.
 """
 
 from dataclasses import dataclass, field
@@ -25,6 +25,8 @@ class Request:
     times: list[float] = field(default_factory=list)  # of its tokens
     preemptions: int = 0
     replica: int = -1
+    blocks: list = field(default_factory=list)  # whole blocks of its prompt
+    loaded: int = 0
 
     @property
     def cache(self) -> int:
@@ -46,18 +48,27 @@ class Replica:
     changed: bool = False
     stall: float = 0.0
     accepts: bool = True
+    store: list = field(default_factory=list)
 
 
 def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False, decoders=0, swap_s=None, move_s=0.0,
-           changes=None, drops=False):
+           changes=None, drops=False, hashes=None, stores=None, load_s=0.0, by_prefix=False):
     """``rows``: (arrival, prompt, output) by arrival. ``step_s``: seconds of a step from (prompt chunks as (done, tokens), caches of the
     members after the step). Requests go to the replica with the fewest present, ties to the lowest. ``changes``: (time, go | drain | come,
-    replica) in order; without any all replicas are there. What is on one that goes is sent on, or dropped. Returns the requests."""
+    replica) in order; without any all replicas are there. What is on one that goes is sent on, or dropped.
+
+    ``hashes``: of the prefix blocks of each row; ``stores``: (blocks of a store, tokens of a block, whether all share one); ``load_s``:
+    seconds for a token from there; ``by_prefix``: requests go where they and those before them have the fewest tokens to prefill.
+    Returns the requests."""
     requests = [Request(a, p, o, key(a, p, o), i, target=p) for i, (a, p, o) in enumerate(rows)]
     pool = [Replica("decode" if decoders and r >= replicas - decoders else "prefill" if decoders else "mixed") for r in range(replicas)]
     coming, moving, entries, held, changes = list(requests), [], [0], [], changes
+    most, size, shared = stores or (0, 1, False)
+    for q, mine in zip(requests, hashes or [], strict=False):
+        q.blocks = list(mine or [])[:q.prompt // size] if most else []
     for r in pool:
         r.accepts = changes is None
+        r.store = pool[0].store if shared else r.store
     changes = list(changes or [])
 
     def fill(tokens):
@@ -74,6 +85,21 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
         q.entered = entries[0]
         entries[0] += 1
         q.start = now if q.start is None else q.start
+
+    def in_store(r, q):
+        """Tokens of its prompt that it does not have to prefill."""
+        n = 0
+        while n < len(q.blocks) and q.blocks[n] in r.store:
+            n += 1
+        return min(n * size, q.target - 1)
+
+    def put(r, q):
+        """Its blocks go to the end of the list, the first of them last; the list is cut at its beginning after each."""
+        for one in reversed(q.blocks):
+            if one in r.store:
+                r.store.remove(one)
+            r.store.append(one)
+            del r.store[:-most]
 
     def token(r, q):
         """A prefill ends with a token."""
@@ -144,7 +170,10 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
                 else:
                     r.used += fill(q.target)
                     r.prefills.append(q)
-                    budget -= q.target
+                    q.done = in_store(r, q)
+                    q.loaded = q.done if not q.times else q.loaded
+                    r.stall += q.done * load_s
+                    budget -= q.target - q.done
         r.changed = lost or (turn and bool(r.waiting))
         budget, r.work = chunk - len(r.members), []
         for q in r.prefills:
@@ -167,6 +196,8 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
             if not drops:
                 held.append(q)
         r.used = 0
+        if not shared:
+            r.store.clear()
 
     while True:
         now = min([r.due for r in pool] + [m[0] for m in moving] + [q.arrival for q in coming[:1]] + [c[0] for c in changes[:1]])
@@ -193,6 +224,7 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
                 q.done += n
                 if q.done == q.target:
                     r.prefills.remove(q)
+                    put(r, q)
                     token(r, q)
             r.changed = r.changed or bool(r.prefills)
         for one in sorted(m for m in moving if m[0] == now):
@@ -213,7 +245,10 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
             if not able:
                 break
             held.remove(q)
-            r = min(able, key=lambda r: len(r.waiting) + len(r.prefills) + len(r.members) + (r.op is not None))
+            if by_prefix:
+                r = min(able, key=lambda r: sum(o.target - o.done for o in r.waiting + r.prefills) - in_store(r, q))
+            else:
+                r = min(able, key=lambda r: len(r.waiting) + len(r.prefills) + len(r.members) + (r.op is not None))
             enqueue(r, q)
             touched.append(r)
         for r in pool:

@@ -5,7 +5,7 @@ import json
 
 from harness.metrics.requests import requests_table
 from harness.serving.hooks import policy_names
-from serving_worlds import facts, play, pool, world
+from serving_worlds import facts, families, play, pool, world
 
 GANGS = ("long_fifo", "long_priority", "reservation", "pecsched")
 
@@ -28,6 +28,11 @@ def digests() -> dict[str, str]:
             columns["service"] = [names[i // 7 % 2] for i in range(len(rows))]
         table = requests_table(play(rows, pool(**keys), policy, **columns))
         found[policy] = hashlib.sha256(json.dumps(table.to_pydict()).encode()).hexdigest()
+    rows = world(12, n=40, span=3.0)
+    for routing in ("fewest_tokens", "prefix"):
+        where = pool(kv_blocks=90, batch=12, replicas=2, prefix_block_tokens=8, prefix_cache_gb=0.05, routing=routing)
+        table = requests_table(play(rows, where, prefix_hashes=families(12, rows, 8)))
+        found[f"fcfs with prefix stores, {routing}"] = hashlib.sha256(json.dumps(table.to_pydict()).encode()).hexdigest()
     return found
 
 

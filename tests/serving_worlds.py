@@ -53,3 +53,15 @@ def world(seed: int, n: int = 60, span: float = 8.0, longest: int = 400, most: i
     rng = np.random.default_rng(seed)
     arrival = np.sort(rng.integers(0, int(span * 64), n)) / 64
     return list(zip(arrival.tolist(), rng.integers(1, longest, n).tolist(), rng.integers(1, most, n).tolist(), strict=True))
+
+
+def families(seed: int, rows: list[tuple[float, int, int]], tokens: int, most: int = 4) -> list[list[int] | None]:
+    """Hashes of the prefix blocks of ``rows``, of ``tokens`` tokens: in each of a few families prompts share their first blocks, how many
+    is drawn, and have their own behind them; some have no hashes."""
+    rng = np.random.default_rng((seed, 1))
+    found: list[list[int] | None] = []
+    for i, (_, prompt, _) in enumerate(rows):
+        family, blocks = int(rng.integers(most)), -(-prompt // tokens)
+        common = int(rng.integers(0, blocks + 1))
+        found.append([1000 * family + j if j < common else 10**6 * (i + 1) + j for j in range(blocks)] if rng.random() < 0.9 else None)
+    return found

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.figures import goodput_load, serving_cdf, serving_policies
+from harness.figures import goodput_load, prefix_stores, serving_cdf, serving_policies
 from harness.figures.settings import NotDrawn
 from harness.figures.style import image, looks, settle, styled
 from test_figures import visible_texts
@@ -101,3 +101,32 @@ def test_latency_cdfs_of_nothing_are_not_drawn():
     with pytest.raises(NotDrawn, match="no request made a token"):
         serving_cdf.draw(nothing)
     assert serving_cdf.message(nothing) == "No request made a token"
+
+
+def stores(sizes=(0.0, 8.0, 64.0), rules=("fewest_tokens", "prefix"), policies=("fcfs",)) -> pd.DataFrame:
+    """Times to first token of 4 s without stores, less 1 s a step, and .5 s more off for prefix; hit shares of .2 a step. Without stores
+    there is no hit share."""
+    rows = [{"cluster": "pool", "workload": "sessions", "pool.prefix_cache_gb": size, "pool.routing": rule, "policy": policy, "seed": seed,
+             "ttft_s_mean": 4.0 - i - 0.5 * (i > 0) * (rule == "prefix") + 0.01 * seed, "prefix_hit_share": 0.2 * i if i else None}
+            for policy in policies for i, size in enumerate(sizes) for rule in rules for seed in range(3)]
+    return pd.DataFrame(rows)
+
+
+def test_prefix_stores_by_size_and_routing():
+    figure = prefix_stores.draw(stores(), "sessions on a100")
+    said = figure.texts[0].get_text().replace("\n", " ").replace("\xa0", " ")
+    assert said == ("Stores of 64 GB spare 40.0 % of the prompt tokens under routing prefix: "
+                    "first tokens come after 1.51 s instead of 4.01 s")
+    assert fits(figure)
+    left, right = figure.axes
+    assert [list(line.get_ydata()) for line in right.lines] == [[0, pytest.approx(20), pytest.approx(40)]] * 2
+    assert list(left.lines[0].get_xdata()) == [0, 1, 2] and [t.get_text() for t in left.get_xticklabels()] == ["0", "8", "64"]
+    one_rule = prefix_stores.draw(stores(rules=("fewest_tokens",)).drop(columns="pool.routing"))
+    assert "under routing one rule" in one_rule.texts[0].get_text().replace("\n", " ")
+
+
+def test_prefix_stores_need_sizes_and_one_policy():
+    for summary in (stores(sizes=(8.0,)), stores(policies=("fcfs", "sjf")), stores().drop(columns="prefix_hit_share"),
+                    stores().drop(columns="pool.prefix_cache_gb")):
+        with pytest.raises(NotDrawn, match="no size of prefix stores varies under one policy"):
+            prefix_stores.draw(summary)

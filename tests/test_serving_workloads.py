@@ -137,3 +137,67 @@ def test_a_file_of_jobs_is_no_file_of_requests(tmp_path: Path):
     write_table(checked(pa.table({"job_id": ["a"], "submit_time": [0.0], "duration": [1.0], "gpus": [1]}), JOBS, "test"), path)
     with pytest.raises(BadInput, match="holds no requests; workload=trace takes jobs and services"):
         made("requests", path=str(path))
+
+
+def test_turns_of_a_session_repeat_what_was_said():
+    """Each prompt is longer than the one before and its answer; its whole blocks begin with theirs. Within the system prompt, of two whole
+    blocks, all sessions that have it agree; a partial block is nobody else's."""
+    table = made("sessions", duration_s=2000.0, rate=0.1, systems=2, system_tokens=1100, sigma=0.7)
+    assert (np.diff(table["arrival_time"].to_numpy()) >= 0).all() and table["arrival_time"].to_numpy()[-1] < 2000
+    rows = table.to_pylist()
+    sessions: dict[int, list[dict]] = {}
+    for row in rows:
+        sessions.setdefault(row["session"], []).append(row)
+        assert len(row["prefix_hashes"]) == -(-row["prompt_tokens"] // 512) and row["prompt_tokens"] + row["output_tokens"] <= 32_000
+    whole = [row["prefix_hashes"][: row["prompt_tokens"] // 512] for row in rows]
+    for turns in sessions.values():
+        for one, after in zip(turns, turns[1:], strict=False):
+            n = one["prompt_tokens"] // 512
+            assert after["prompt_tokens"] > one["prompt_tokens"] + one["output_tokens"] and after["arrival_time"] >= one["arrival_time"]
+            assert after["prefix_hashes"][:n] == one["prefix_hashes"][:n]
+    assert len({hashes[0] for hashes in whole}) == len({hashes[1] for hashes in whole}) == 2
+    assert len({hashes[2] for hashes in whole if len(hashes) > 2}) == len({r["session"] for r, h in zip(rows, whole, strict=True) if h[2:]})
+    partial = [row["prefix_hashes"][-1] for row in rows if row["prompt_tokens"] % 512]
+    assert len(set(partial)) == len(partial) and not {block for hashes in whole for block in hashes} & set(partial)
+
+
+def test_sessions_follow_their_parameters():
+    """20,000 sessions in expectation, mean 4 turns: geometric, its standard deviation sqrt(1 - 1/4) x 4. Exponential times between."""
+    table = made("sessions", duration_s=200_000.0, rate=0.1, turns=4.0, think_s=10.0, longest=10**9)
+    session, at = table["session"].to_numpy(), table["arrival_time"].to_numpy()
+    turns = np.bincount(session)[:-100]
+    assert abs(len(np.unique(session)) - 20_000) < 4 * np.sqrt(20_000)
+    assert turns.mean() == pytest.approx(4.0, abs=4 * np.sqrt(0.75) * 4 / np.sqrt(len(turns)))
+    order = np.lexsort((at, session))
+    gaps = np.diff(at[order])[np.diff(session[order]) == 0]
+    assert gaps.mean() == pytest.approx(10.0, abs=4 * 10 / np.sqrt(len(gaps)))
+    output = table["output_tokens"].to_numpy()
+    assert abs(np.log(np.median(output) / 200)) < 4 * np.sqrt(np.pi / 2 / len(output)) + 0.005  # tokens are whole
+
+
+def test_a_longer_trace_of_sessions_begins_with_the_shorter_one():
+    short, long = (made("sessions", duration_s=seconds).to_pylist() for seconds in (100.0, 300.0))
+    kept = [{key: row[key] for key in ("arrival_time", "prompt_tokens", "output_tokens", "session")} for row in long
+            if row["arrival_time"] < 100]
+    assert [{key: row[key] for key in kept[0]} for row in short] == kept
+
+
+@pytest.mark.parametrize("key", ["rate", "turns", "systems", "think_s", "block_tokens"])
+def test_bad_parameters_of_sessions_are_refused(key: str):
+    with pytest.raises(BadInput, match=f"workload.{key}=-1"):
+        made("sessions", **{key: -1})
+    with pytest.raises(BadInput, match="no request arrives"):
+        made("sessions", longest=1)
+
+
+def test_files_rounds_and_long_prompts_share_no_blocks(tmp_path: Path):
+    """Two files with the same ids, played twice: four users. Of the requests that become long none has a prefix."""
+    table = trace([(0.0, 1000, 1), (1.0, 2000, 1)], prefix_hashes=[[0, 1], [0, 1, 2, 3]])
+    for name in "ab":
+        write_table(table, tmp_path / f"{name}.parquet")
+    paths = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    rows = made("requests", paths=paths, repeats=2).to_pylist()
+    assert len(rows) == 8 and len({row["prefix_hashes"][0] for row in rows}) == 4
+    assert [len(set(row["prefix_hashes"])) for row in rows] == [2, 2, 4, 4] * 2
+    long = made("requests", path=paths[0], long_share=0.5, long_quantile=0.9)
+    assert long["prefix_hashes"].to_pylist() == [[0, 1], None] and long["tenant"].to_pylist() == ["short", "long"]

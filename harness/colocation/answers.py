@@ -25,7 +25,8 @@ def answers(requests: pa.Table, replicas: pa.Table, jobs: pa.Table, gpus: int, e
 
     - ``requests``, ``requests_<status>``; ``ttft_s_*``, ``tbt_mean_s_*``, ``tbt_p99_s_*``, ``queue_s_*``: mean and quantiles over requests
       that got so far; ``slo_met_share`` and ``slo_violations``: of the requests that are not rejected, and did not finish within their
-      objectives, dropped and open ones included. All again with the service as suffix, where there are 2 to 8.
+      objectives, dropped and open ones included; with prefix stores ``prefix_hit_share``. All again with the service as suffix, where
+      there are 2 to 8.
     - ``replica_wanted_s``: replica seconds that the services trace asks for = ``replica_served_s`` (model loaded) + ``replica_late_s``
       (on its server, loading) + ``replica_missing_s`` (nowhere); ``replicas_<level>_share``: of the served seconds, at that level;
       ``replicas_evicted``.
@@ -72,6 +73,10 @@ def _served(requests: pa.Table, suffix: str) -> Iterator[tuple[str, Value]]:
     asked = came & pc.is_valid(requests["slo_met"]).to_numpy(zero_copy_only=False)
     yield f"slo_met_share{suffix}", float(met[asked].mean()) if asked.any() else None
     yield f"slo_violations{suffix}", int((asked & ~met).sum())
+    if "cached_tokens" in requests.column_names:
+        started = requests.filter(pc.is_valid(requests["start_time"]))
+        whole = pc.sum(started["prompt_tokens"]).as_py()
+        yield f"prefix_hit_share{suffix}", pc.sum(started["cached_tokens"]).as_py() / whole if whole else None
 
 
 def _replicas(replicas: pa.Table, jobs: pa.Table, end_s: float) -> Iterator[tuple[str, Value]]:

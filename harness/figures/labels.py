@@ -101,6 +101,7 @@ LABELS = {
     "prefill_share": Label("time with prefill", "%", 0, 100),
     "decode_share": Label("time with decode", "%", 0, 100),
     "kv_used_mean": Label("KV cache used", "%", 0, 100),
+    "prefix_hit_share": Label("prompt tokens reused", "%", 1, 100),
     "fairness_jain": Label("Jain's fairness", "", 1),
     "service_gap": Label("service gap", "", -1),
 }

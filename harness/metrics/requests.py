@@ -6,7 +6,7 @@ import pyarrow as pa
 from harness import schema
 from harness.metrics.jobs import words
 from harness.serving.outcome import Outcome
-from harness.serving.state import DROPPED, FINISHED, HELD, NOBODY, REJECTED, UNSUBMITTED, WAITING, Array
+from harness.serving.state import DROPPED, FINISHED, HELD, MOST, NOBODY, REJECTED, UNSUBMITTED, WAITING, Array
 
 REASONS = ("its KV cache fits no replica", "its replica went")
 """Why a request was rejected or dropped."""
@@ -34,7 +34,7 @@ def slo_met(outcome: Outcome) -> tuple[Array, Array]:
 
 
 def requests_table(outcome: Outcome) -> pa.Table:
-    """schema.RESULT_REQUESTS, rows in the order of the trace. Times in seconds."""
+    """schema.RESULT_REQUESTS, with prefix stores schema.PREFIXES too, rows in the order of the trace. Times in seconds."""
     requests, end = outcome.state.shown.requests, outcome.end
     word = status_words(outcome)
     absent = (requests.status == REJECTED) | (requests.status == UNSUBMITTED)
@@ -51,13 +51,16 @@ def requests_table(outcome: Outcome) -> pa.Table:
         "slo_met": pa.array(met, mask=~has_slo | absent), "status": words(word, schema.REQUEST_STATUSES),
         "reason": words(requests.status == DROPPED, REASONS, (requests.status != DROPPED) & (requests.status != REJECTED)),
     }
+    stores, prefixes = outcome.state.shown.stores, ()
+    if stores.size[MOST]:
+        columns["cached_tokens"], prefixes = pa.array(stores.loaded.astype(np.int32)), schema.PREFIXES
     if (np.diff(outcome.order) < 0).any():
         row = np.empty(len(outcome.order), np.int64)
         row[outcome.order] = np.arange(len(row))
         columns = {name: column.take(pa.array(row)) for name, column in columns.items()}
     kept = {name: outcome.trace[name] for name in FROM_TRACE}
     table = pa.table({**kept, **columns})
-    return table.cast(schema.arrow_schema(schema.RESULT_REQUESTS))
+    return table.cast(schema.arrow_schema((*schema.RESULT_REQUESTS, *prefixes)))
 
 
 def _nullable(values: Array) -> pa.Array:

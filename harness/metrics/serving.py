@@ -12,7 +12,7 @@ from harness.metrics.spans import Integrals
 from harness.metrics.utilization import interval_edges
 from harness.serving.log import OPERATION_SPAN, SPANS, STEP, spans_of
 from harness.serving.outcome import Outcome
-from harness.serving.state import FINISHED, REJECTED, SWITCHES, UNSUBMITTED, Array
+from harness.serving.state import FINISHED, MOST, REJECTED, SWITCHES, UNSUBMITTED, Array
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 LATENCIES = ("queue_s", "ttft_s", "decode_wait_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
@@ -76,6 +76,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
       the whole replay with whatever holds KV blocks while no step runs.
     - ``fairness_jain``: of the tenants' service (prompt tokens + 2 x output tokens) per second present; ``service_gap``: most minus least
       service of a tenant, over the mean. ``preemptions``, ``switches``: sums.
+    - ``prefix_hit_share``, with prefix stores: prompt tokens that they spared over all prompt tokens, of the requests that started.
     """
     view = outcome.state.shown
     requests = view.requests
@@ -106,6 +107,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
         "batch_mean": means["batch"], "busy_mean": means["busy"], "prefill_share": means["prefill"], "decode_share": means["decode"],
         "kv_used_mean": _share(float(held.sum()), float(view.replicas.blocks.sum()) * outcome.end),
         "fairness_jain": jain, "service_gap": gap,
+        **_reuse(outcome, counted),
         **dict(_drains(outcome, counted)),
         **dict(_latencies(outcome, counted)),
     }
@@ -113,6 +115,15 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
 
 def _came(status: Array) -> Array:
     return (status != REJECTED) & (status != UNSUBMITTED)
+
+
+def _reuse(outcome: Outcome, counted: Array) -> dict[str, Value]:
+    """What prefix stores spared, where there are any."""
+    requests, stores = outcome.state.shown.requests, outcome.state.shown.stores
+    if not stores.size[MOST]:
+        return {}
+    started = counted & ~np.isnan(requests.start)
+    return {"prefix_hit_share": _share(float(stores.loaded[started].sum()), float(requests.prompt[started].sum()))}
 
 
 def _tenants(outcome: Outcome) -> list[tuple[str, Array]]:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from harness.errors import BadInput
 from harness.schema import LEVELS
 from harness.serving.pool import PREEMPTIONS, Pool
+from harness.serving.prefix import build_stores, empty_stores
 from harness.serving.routing import ROUTING as RULES
 from harness.serving.speed import FEATURES
 from harness.serving.state import (
@@ -65,7 +66,7 @@ def smallest_state() -> tuple[State, Own]:
     ints = np.zeros((1, 1), np.int64)
     view = View(np.zeros(6), np.zeros(16, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
                 one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
-                ints.copy(), one(CHANGE))
+                ints.copy(), one(CHANGE), empty_stores(1))
     return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
 
 
@@ -75,12 +76,14 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     order; and the names of the tenants.
 
     ``gangs``: the policy may place a request on several replicas. ``changes`` (CHANGE): when the replicas come and go, with a level as
-    link; None: all are there. Raises BadInput when a request asks for a model that there is not.
+    link; None: all are there. Raises BadInput when a request asks for a model that there is not, or has prefix hashes of other blocks.
     """
     order = np.argsort(trace["arrival_time"].to_numpy(), kind="stable")
     tenants = trace["tenant"].combine_chunks().dictionary_encode().dictionary.to_pylist()
     state = build_empty(trace.num_rows, len(tenants), pool, seed, horizon_s, gangs, changes)
     add_requests(state, 0, trace, order, tenants, pool, predictor(seed), gangs)
+    if pool.prefix_blocks:
+        state = state._replace(shown=state.shown._replace(stores=build_stores(trace, order, pool)))
     return state, order, tenants
 
 
@@ -160,7 +163,7 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     members = np.full((m, pool.batch), NOBODY, np.int64)
     view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,
                 np.zeros(n, np.int64), members.copy(),
-                np.zeros((m, pool.block), np.int64), changes)
+                np.zeros((m, pool.block), np.int64), changes, empty_stores(m))
     return State(view, work)
 
 

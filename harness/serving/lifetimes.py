@@ -1,8 +1,8 @@
 """Replicas that come and go: from a table of when each is there, and on what links, to changes; and what a change does.
 
 A slot is a replica of the state, taken by one replica after another. A replica that drains finishes what it has and takes nothing new.
-When it goes, the step under way is cut and makes no tokens, the KV caches are gone, and what was on it goes back to the global queue (its
-tokens so far count, and are computed again with its prompt) or is dropped.
+When it goes, the step under way is cut and makes no tokens, the KV caches are gone, its own prefix store too, and what was on it goes
+back to the global queue (its tokens so far count, and are computed again with its prompt) or is dropped.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from harness.jit import inlined, kernel
 from harness.schema import LEVELS
 from harness.serving.lifecycle import cached, preempt_member, preempt_prefill, take
 from harness.serving.log import STEP, add_span
+from harness.serving.prefix import forget_prefixes
 from harness.serving.queue import RELEASED, join, leave, touch
 from harness.serving.state import (
     ACCEPTING,
@@ -102,6 +103,7 @@ def go(state, calendar, log, r, i):
             join(view, len(view.due), q)
         q = behind
     take(view, r, -replicas.used[r])
+    forget_prefixes(view, r)
     touch(view, calendar, r)
 
 

@@ -15,10 +15,11 @@ PREFILLS = ("chunked", "whole")
 PREEMPTIONS = ("recompute", "swap", "pause")
 TRANSFERS = ("stream", "whole")
 UNFINISHED = ("retry", "drop")
+PREFIX_STORES = ("replica", "shared")
 LIMITS = (
     ("replicas", 1, 100_000), ("tp", 1, 4_096), ("gpus_per_server", 1, 4_096), ("decode_replicas", 0, 100_000), ("chunk", 1, 10**9),
     ("batch", 1, 65_536), ("block", 1, 65_536), ("kv_blocks", 1, 10**12), ("boundaries", 0, 10**9), ("predictor_sigma", 0, 10),
-    ("memory_share", 0.01, 1), ("transfer_gbs", 0.001, 10**6),
+    ("memory_share", 0.01, 1), ("transfer_gbs", 0.001, 10**6), ("prefix_cache_gb", 0, 10**9), ("prefix_block_tokens", 1, 10**6),
 )
 """Key, least and most of its value; more is taken for a slip."""
 
@@ -51,6 +52,9 @@ class Pool:
     models: tuple[Model, ...] = ()
     links: tuple[tuple[str, Link], ...] = ()
     unfinished: str = "retry"
+    prefix_cache_gb: float = 0.0
+    prefix_store: str = "replica"
+    prefix_block_tokens: int = 512
     offload: float | None = None
     ttft_slo_s: float | None = None
     tbt_slo_s: float | None = None
@@ -66,6 +70,12 @@ class Pool:
             raise BadInput(f"pool.chunk={self.chunk}: must be more than pool.batch={self.batch}, or prompts starve beside a full batch")
         if self.offload is not None and not 0 <= self.offload <= 1:
             raise BadInput(f"pool.offload={self.offload}: must be a share, 0 to 1, or null")
+        if self.prefix_cache_gb and (self.prefill != "chunked" or self.models):
+            raise BadInput(f"pool.prefix_cache_gb={self.prefix_cache_gb:g}: needs pool.prefill=chunked and one model; 0 reuses nothing")
+        if self.prefix_cache_gb and not self.prefix_blocks:
+            size = self.prefix_block_tokens * self.model.kv_bytes / 1e9
+            raise BadInput(f"pool.prefix_cache_gb={self.prefix_cache_gb:g}: holds no block of {self.prefix_block_tokens} tokens; one takes "
+                           f"{size:.3g} GB")
         if self.blocks < 1:
             raise BadInput(f"pool: {self.weights_gb:g} GB of weights leave no room for a KV cache on {self.tp} x {self.gpu.name} of "
                            f"{self.gpu.memory_gb:g} GB; raise pool.tp")
@@ -93,6 +103,11 @@ class Pool:
             return self.kv_blocks
         model = max(self.all_models, key=lambda model: model.kv_bytes)
         return kv_blocks(model, self.gpu, self.tp, self.block, self.memory_share, self.weights_gb)
+
+    @property
+    def prefix_blocks(self) -> int:
+        """Blocks of ``prefix_block_tokens`` that a prefix store holds; 0: there is none."""
+        return int(self.prefix_cache_gb * 1e9 // (self.prefix_block_tokens * self.model.kv_bytes))
 
     @property
     def gpus(self) -> int:
@@ -123,7 +138,8 @@ class Pool:
         return 0.0, whole / self.model.layers if self.transfer == "stream" else whole
 
 
-WORDS = {"prefill": PREFILLS, "preemption": PREEMPTIONS, "routing": ROUTING, "transfer": TRANSFERS, "sp": SP, "unfinished": UNFINISHED}
+WORDS = {"prefill": PREFILLS, "preemption": PREEMPTIONS, "routing": ROUTING, "transfer": TRANSFERS, "sp": SP, "unfinished": UNFINISHED,
+         "prefix_store": PREFIX_STORES}
 
 
 def parse(section: Mapping[str, Any]) -> Pool:

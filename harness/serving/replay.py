@@ -26,13 +26,16 @@ def replay(trace: pa.Table, pool: Pool, policy: Policy, seed: int = 0, horizon_s
     ``replicas`` says when each replica is there and on what links (lifetimes.changes_of); None: all of the pool's, all the time.
 
     Raises InvalidIntention when the policy proposes something that the engine must not do, and BadInput for a pool or a policy whose
-    replicas cannot come and go.
+    replicas cannot come and go, or reuse no prefixes.
     """
     changes = None
     if replicas is not None:
         changes = _changes(replicas, pool, policy)
         pool = replace(pool, replicas=1 + max(replicas["replica"].to_pylist(), default=0))
     pool = pool_for(policy, pool)
+    if pool.prefix_blocks and policy.defines("gang"):
+        raise BadInput(f"pool.prefix_cache_gb={pool.prefix_cache_gb:g}: policy {policy.name} places requests on several replicas, which "
+                       "reuse no prefixes; it must be 0")
     state, order, tenants = build_state(trace, pool, seed, horizon_s, policy.defines("gang"), changes)
     run = Run(state, pool, policy, new_calendar(len(order), pool.replicas))
     if run.go(progress) == engine.BROKEN:

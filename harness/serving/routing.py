@@ -2,15 +2,21 @@
 
 Replicas that only decode, are not there or drain are never chosen by a rule for prompts, and those with another model loaded only if no
 other is left.
+
+``prefix`` takes the replica with the fewest tokens to compute before the first one of the request: those pending there, and its own that
+the prefix store of the replica has not. It is the cache-aware dispatch of Mooncake's conductor (FAST'25), in tokens instead of seconds;
+the most cached blocks alone would send all prompts that share a first block to one replica. Pending requests count whole, here and
+in every other rule: what the store will spare them is known when they begin.
 """
 
 from harness.jit import inlined, kernel
 from harness.serving.lifecycle import blocks_for, cached
+from harness.serving.prefix import stored
 from harness.serving.speed import prefill_s, step_s
 from harness.serving.state import BATCH, CHUNK, DECODE, HOLD, NOW, WHOLE
 
-SHORTEST_QUEUE, ROUND_ROBIN, FEWEST_TOKENS, LEAST_KV, BLOCKS, PREDICTIVE = range(6)
-ROUTING = ("shortest_queue", "round_robin", "fewest_tokens", "least_kv", "blocks", "predictive")
+SHORTEST_QUEUE, ROUND_ROBIN, FEWEST_TOKENS, LEAST_KV, BLOCKS, PREDICTIVE, PREFIX = range(7)
+ROUTING = ("shortest_queue", "round_robin", "fewest_tokens", "least_kv", "blocks", "predictive", "prefix")
 """Words of a policy's parameter ``routing``; the first is the default. ``routed`` takes the index into this tuple."""
 
 
@@ -61,6 +67,8 @@ def score(view, r, q, rule):
         return 1.0 * present(view, r)
     if rule == FEWEST_TOKENS:
         return 1.0 * pending_tokens(view, r)
+    if rule == PREFIX:
+        return 1.0 * (pending_tokens(view, r) - stored(view, r, q))
     if rule == LEAST_KV:
         return replicas.used[r] / replicas.blocks[r]
     if rule == BLOCKS:
@@ -94,7 +102,8 @@ def routed(view, q, rule):
 
 @kernel
 def decoder(view, q):
-    """Decode replica for a prefilled request: the least KV cache in use and on the way, in blocks."""
+    """Decode replica for a prefilled request: the fewest KV blocks in use, with as many as it needs itself for each request that waits
+    there. Caches on the way are not counted until they arrive."""
     replicas = view.replicas
     best, least = -1, 0
     for r in range(len(replicas)):

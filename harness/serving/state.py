@@ -2,7 +2,7 @@
 
 Every field is named, typed and given its unit here once. Tables are arrays of records (``view.requests.status[q]``). Times are in
 seconds, KV caches in blocks of ``pool.block`` tokens. Q requests, M replicas, B the largest batch, K models, G the largest gang,
-T tenants.
+T tenants, S prefix stores, U different prompt blocks.
 
 A replica's work is one of two kinds. A *step* is an iteration of continuous batching: every member of the decode batch gets a token
 and, with chunked prefill, some prompts are prefilled by a chunk. An *operation* is the prefill of whole prompts, on one replica or
@@ -165,6 +165,26 @@ WORK = table(
 )
 
 
+class Stores(NamedTuple):
+    """Prefix stores in host memory (see prefix.py), each a list of blocks from the least to the most recent, closed to a ring by a mark
+    with the number U. Without ``pool.prefix_cache_gb`` there is one that holds nothing, and no request has blocks."""
+
+    size: Array  # i8 (3,) columns TOKENS ..
+    first: Array  # i8 (Q + 1,) whole prompt blocks of request q: block[first[q]:first[q + 1]]
+    block: Array  # i4 (.,) numbers of blocks, equal where prompts are
+    of: Array  # i8 (M,) store of each replica
+    held: Array  # i8 (S,) blocks in the store
+    newer: Array  # i4 (S, U + 1) the next more recent block; ABSENT: it is not in the store
+    older: Array  # i4 (S, U + 1)
+    loaded: Array  # i8 (Q,) prompt tokens that the prefill which made the first token did not compute
+
+
+TOKENS, MOST, SHARED = 0, 1, 2
+"""Columns of Stores.size: tokens of a block, most blocks of a store, and 1: one store for all replicas."""
+
+ABSENT = -1
+
+
 class View(NamedTuple):
     """What a policy sees: the same arrays as the State, not writable, without the true output lengths."""
 
@@ -184,6 +204,7 @@ class View(NamedTuple):
     prefills: Array  # i8 (M, B) prefill members, in order of admission
     phase: Array  # i8 (M, block) decode members that need a block at ordinals of that remainder
     changes: Table  # CHANGE (.,) of the replicas, by time; none: all are there from the start
+    stores: Stores
 
 
 class State(NamedTuple):

@@ -22,6 +22,7 @@ from harness.serving.lifecycle import (
     take,
 )
 from harness.serving.log import STEP, add_span
+from harness.serving.prefix import keep_prefix, load_prefix
 from harness.serving.queue import join, leave, touch
 from harness.serving.speed import step_s
 from harness.serving.state import (
@@ -203,8 +204,9 @@ def admit_waiting(state, seen, own, calendar, log, fault, r, key, admit, victim,
             budget -= 1
         else:
             enter(view, r, q)
+            load_prefix(view, r, q)
             begin_prefill(view, r, q)
-            budget -= requests.target[q]
+            budget -= requests.target[q] - requests.done[q]
         q = behind
         if dynamic:
             rerank(view, seen, own, r, key)
@@ -323,6 +325,7 @@ def end_step(state, seen, own, calendar, log, fault, r, hand):
                 i += 1
                 continue
             end_prefill(view, r, q)
+            keep_prefix(view, r, q)
             if prefilled(state, seen, own, calendar, log, fault, r, q, hand):
                 return FAULTY
         if replicas.filling[r]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from harness.errors import InvalidIntention
+from harness.errors import BadInput, InvalidIntention
 from harness.serving import engine
 from harness.serving.build import add_requests, build_empty, predictor
 from harness.serving.hooks import Policy
@@ -118,8 +118,12 @@ def replay_in_window(blocks: Iterator[pa.Table], rows: int, tenants: list[str], 
     """Replays a trace of ``rows`` requests that comes in ``blocks`` (schema.REQUESTS, sorted by arrival_time), with these ``tenants``.
 
     ``sink`` is given the whole log, and all requests by block. Files of its own go to ``folder``. ``name`` gives the request_id of a row.
-    Returns the counts and the end of the replay, with an empty log and no requests. Raises InvalidIntention as ``replay`` does.
+    Returns the counts and the end of the replay, with an empty log and no requests. Raises InvalidIntention as ``replay`` does, and
+    BadInput for a pool with prefix stores.
     """
+    if pool.prefix_blocks:
+        raise BadInput(f"pool.prefix_cache_gb={pool.prefix_cache_gb:g}: prefixes are reused where the whole trace is loaded; "
+                       "workload.stream=false does that")
     window = Window(rows, tenants, pool_for(policy, pool), policy, sink, folder, seed, horizon_s)
     answer = engine.STARVED
     while answer == engine.STARVED:

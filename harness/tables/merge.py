@@ -46,12 +46,12 @@ def merge(traces: Mapping[str, pa.Table], starts_s: Sequence[float] | None = Non
     return checked(whole.take(pa.array(order)).combine_chunks(), TRACES[kind][1], "the merged trace")
 
 
-def own_blocks(requests: pa.Table, number: int) -> pa.Table:
-    """``requests`` with prefix hashes that no trace of another ``number`` has."""
+def own_blocks(requests: pa.Table, number: int, apart: int = OWN_BLOCKS) -> pa.Table:
+    """``requests`` with prefix hashes that no trace of another ``number`` has, when all are from 0 to ``apart`` - 1."""
     column = requests["prefix_hashes"].combine_chunks()
     if not number or column.null_count == len(column):
         return requests
-    shifted = pc.add(column.values, pa.scalar(number * OWN_BLOCKS, pa.int64()))
+    shifted = pc.add(column.values, pa.scalar(number * apart, pa.int64()))
     lists = pa.ListArray.from_arrays(column.offsets, shifted, mask=column.is_null() if column.null_count else None)
     return _replaced(requests, "prefix_hashes", lists)
 

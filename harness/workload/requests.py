@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.schema import REQUESTS
-from harness.tables import checked, kind_of, read_trace
+from harness.tables import checked, kind_of, own_blocks, read_trace
 from harness.workload.azure_like import Params as AzureLike
 from harness.workload.azure_like import generate as azure_like
 from harness.workload.common import Stream, check_number, generator, in_order
@@ -120,8 +120,15 @@ def _read(params: Params, seed: int) -> pa.Table:
             named = pc.binary_join_element_wise(pa.scalar(f"{i}-"), table["request_id"], "")
             table = table.set_column(at, table.schema.field(at), named)
         tables.append(table)
+    blocks = _blocks(tables)
+    tables = [own_blocks(table, i, blocks) for i, table in enumerate(tables)]
     common = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
     return in_order([table.select(common) for table in tables], "arrival_time")
+
+
+def _blocks(tables: list[pa.Table]) -> int:
+    """One more than the largest prefix hash: prompts of different files, and of different rounds, are of different users."""
+    return 1 + max(pc.max(table["prefix_hashes"].combine_chunks().flatten()).as_py() or 0 for table in tables)
 
 
 def _shifted(table: pa.Table, by: float) -> pa.Table:
@@ -135,23 +142,27 @@ def _repeat(trace: pa.Table, times: int) -> pa.Table:
         return trace
     at = trace["arrival_time"].to_numpy()
     period = float(at[-1] - at[0]) * (1.0 + 1.0 / max(len(at) - 1, 1))
-    layers = []
+    layers, blocks = [], _blocks([trace])
     for k in range(times):
-        layer = _shifted(trace, k * period)
+        layer = own_blocks(_shifted(trace, k * period), k, blocks)
         named = pc.binary_join_element_wise(layer["request_id"], f"#{k}", "")
         layers.append(layer.set_column(layer.column_names.index("request_id"), layer.schema.field("request_id"), named))
     return pa.concat_tables(layers)
 
 
 def _lengthen(trace: pa.Table, params: Params, seed: int) -> pa.Table:
-    """PecSched's transformation: requests with the longest prompts become long, and the column tenant says which."""
+    """PecSched's transformation: requests with the longest prompts become long, with prompts of nobody's prefix, and the column tenant
+    says which."""
     prompt = trace["prompt_tokens"].to_numpy().astype(np.int64)
     above = prompt >= np.quantile(prompt, params.long_quantile)
     assert params.long_share is not None
     odds = min(1.0, params.long_share * len(prompt) / max(int(above.sum()), 1))
     long = above & (generator(seed, Stream.LONG_REQUEST).random(len(prompt)) < odds)
     tokens = generator(seed, Stream.LONG_TOKENS).integers(params.long_min, params.long_max + 1, len(prompt))
-    for name, values in (("prompt_tokens", np.where(long, tokens, prompt).astype(np.int32)), ("tenant", np.where(long, LONG, SHORT))):
+    nothing = pa.scalar(None, trace["prefix_hashes"].type)
+    columns = {"prompt_tokens": pa.array(np.where(long, tokens, prompt).astype(np.int32)), "tenant": pa.array(np.where(long, LONG, SHORT)),
+               "prefix_hashes": pc.if_else(pa.array(long), nothing, trace["prefix_hashes"])}
+    for name, values in columns.items():
         at = trace.column_names.index(name)
-        trace = trace.set_column(at, trace.schema.field(at), pa.array(values, trace.schema.field(at).type))
+        trace = trace.set_column(at, trace.schema.field(at), values)
     return trace.filter(pa.array(~above | long)) if params.long_drop else trace
