@@ -17,7 +17,7 @@ from harness import claims_fgd, claims_gfs, claims_hps, claims_network, claims_p
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
-from harness.figures import isjl_frontier, pays, sharing_rules, spot_costs
+from harness.figures import isjl_frontier, isjl_profit, pays, sharing_rules, spot_costs
 from harness.figures.comparisons import with_batch_goodput
 from harness.figures.intervals import interval, paired
 from harness.figures.results import open_results
@@ -121,8 +121,10 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
         done[recipe.name] = runs / recipe.name
     figures = keep_figures(done, results / "figures")
     if "isjl" in done:
-        save(isjl_frontier.draw(frontier()), results / "figures", "isjl-frontier")
-        figures.append("isjl-frontier")
+        for module in (isjl_frontier, isjl_profit):
+            name = module.__name__.rpartition(".")[2].replace("_", "-")
+            save(module.draw(frontier()), results / "figures", name)
+            figures.append(name)
     save(sharing_rules.draw(contention.table()), results / "figures", "sharing-rules")
     figures.append("sharing-rules")
     if len(spots := claims_gfs.parts(done)):

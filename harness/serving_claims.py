@@ -2,7 +2,7 @@
 
     python -m harness.serving_claims
 
-prints the worst ratios of ISJL and its rivals to the exhaustive optimum, and their frontier of throughput and externality.
+prints the worst ratios of ISJL and its rivals to the exhaustive optimum, and their frontier of throughput, externality and profit.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,6 +27,10 @@ ATTAINMENT = 0.9
 SYNTHETIC = ("Synthetic likeness of the Azure trace, so that nothing is downloaded (workload.paths takes the real one); replicas are "
              "simulated step by step instead of measured. ")
 OVERLOADED = SYNTHETIC + "The published load cannot be a stable system; this is the preset `drain` (70B, 4.5 x, 0.2 % long). "
+
+
+PRICES = (1.0, 1.5, 2.5)
+"""Prices of a token for which profit is shown, over the one at which LJF breaks even."""
 
 
 class Rule(NamedTuple):
@@ -82,7 +86,8 @@ def worst_ratios(among: Instances) -> dict[str, Worst]:
 
 @cache
 def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
-    """Throughput and mean latency against LJF, and externality, of each rule and delta: mean over seeds of lmsys_like."""
+    """Each rule and delta against LJF, mean over seeds of lmsys_like: throughput, mean latency, and the price of a token at which profit
+    is zero (over LJF's own); then externality, and alignment of caused with own cost."""
     rows = []
     for seed in range(seeds):
         lengths = load("lmsys_like", {}, None, seed)["output_tokens"].to_pylist()  # type: ignore[arg-type]
@@ -90,9 +95,17 @@ def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
         schedules = {("LJF", 0.0): base, ("FCFS", np.inf): batching.fcfs(lengths, places)}
         schedules |= {("ISJL", d): batching.isjl(lengths, places, d) for d in (64.0, 215.0, 512.0, np.inf)}
         for (rule, delta), schedule in schedules.items():
-            rows.append({"rule": rule, "delta": delta, "seed": seed, "throughput": base.cost() / schedule.cost() - 1,
-                         "latency": np.mean(schedule.finishes()) / np.mean(base.finishes()) - 1, "externality": schedule.externality()})
-    return pd.DataFrame(rows).groupby(["rule", "delta"], as_index=False, sort=False)[["throughput", "latency", "externality"]].mean()
+            price = schedule.cost() / base.cost()
+            rows.append({"rule": rule, "delta": delta, "seed": seed, "throughput": 1 / price - 1,
+                         "latency": np.mean(schedule.finishes()) / np.mean(base.finishes()) - 1, "price": price,
+                         "externality": schedule.externality(), "alignment": schedule.alignment()})
+    found = pd.DataFrame(rows).drop(columns="seed").groupby(["rule", "delta"], as_index=False, sort=False)
+    return found.mean()
+
+
+def profit(price: float, times: float) -> float:
+    """Profit as a share of revenue when a token sells at ``times`` the price at which LJF breaks even; ``price`` is where the rule does."""
+    return 1 - price / times
 
 
 def serving_claims(done: dict[str, Path]) -> list[Claim]:
@@ -262,17 +275,23 @@ def _isjl_tables() -> str:
     table = Grid(["rule", "worst ratio, 2 places", "at", "delta"], [], (0, 2))
     for name, worst in worst_ratios(SMALL).items():
         table.rows.append([name, f"{worst.ratio:.3f}", str(list(worst.lengths)), str(worst.delta)])
-    curve = Grid(["rule", "delta", "throughput against LJF", "mean latency against LJF", "externality"], [], (0, 1))
+    curve = Grid(["rule", "delta", "throughput against LJF", "mean latency against LJF", "externality", "cost alignment"], [], (0, 1))
+    money = Grid(["rule", "delta", "price at which it breaks even (LJF's: 1)", *(f"profit at {times:g}" for times in PRICES)], [], (0, 1))
     for _, row in frontier().iterrows():
         gains = [f"{100 * row[metric]:+.1f} %" for metric in ("throughput", "latency")]
-        curve.rows.append([str(row["rule"]), f"{row['delta']:g}", *gains, f"{row['externality']:.2f}"])
+        names = [str(row["rule"]), f"{row['delta']:g}"]
+        curve.rows.append([*names, *gains, f"{row['externality']:.2f}", f"{row['alignment']:.3f}"])
+        money.rows.append([*names, f"{row['price']:.3f}", *(f"{100 * profit(row['price'], times):+.1f} %" for times in PRICES)])
     return "\n".join([
         f"Exhaustive optimum under the same delta, pure-max steps, every multiset of up to {SMALL.jobs} lengths up to {SMALL.longest}.",
         "With a constant part c0 of the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it",
         "at every delta.",
         "", table.markdown(), "",
         "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.serving_claims`). The published gains appear at large",
-        "delta and 16 jobs for each place.", "", curve.markdown()])
+        "delta and 16 jobs for each place. Cost alignment: correlation over requests of the cost of the steps that a request is in with",
+        "what it would cost alone.", "", curve.markdown(), "",
+        "Profit under token pricing: price x tokens - sum of step costs, as a share of revenue. The unit of price is the one at which LJF",
+        "breaks even, so that the sign says whether a rule earns more than LJF; every rule makes the same tokens.", "", money.markdown()])
 
 
 def main() -> int:

@@ -7,9 +7,9 @@ import pytest
 
 from harness import serving_claims
 from harness.claims import CALIBRATED, HOLDS, PARTLY, SKIPPED
-from harness.figures import isjl_frontier
+from harness.figures import isjl_frontier, isjl_profit
 from harness.figures.settings import NotDrawn
-from harness.serving_claims import Instances, Worst, frontier, knee, worst_ratios
+from harness.serving_claims import Instances, Worst, frontier, knee, profit, worst_ratios
 from synthetic_results import write_summary
 
 SEEDS = range(10)
@@ -84,14 +84,22 @@ def test_isjl_keeps_three_quarters_and_fcfs_does_not(few_instances: None, tmp_pa
     assert all(claim.reconstruction for claim in found.values())
     (section,) = serving_claims.serving_sections({"isjl": tmp_path / "isjl"})
     assert "reconstruction" in section.title and "| FCFS, worst order of two | 0.583 | [1, 3, 3] | 0 |" in section.text
+    assert "| LJF | 0 | 1.000 | +0.0 % | +33.3 % | +60.0 % |" in section.text
 
 
 def test_the_frontier_starts_at_ljf_and_ends_where_delta_binds_no_more():
     found = frontier(seeds=1).set_index(["rule", "delta"])
-    assert found.loc[("LJF", 0.0)].tolist() == [0.0, 0.0, pytest.approx(0.0, abs=0.2)]
+    assert found.columns.tolist() == ["throughput", "latency", "price", "externality", "alignment"]
+    assert found.loc[("LJF", 0.0)].tolist() == pytest.approx([0.0, 0.0, 1.0, 0.0, 1.0])
     isjl = found.loc["ISJL"]
     assert isjl["throughput"].is_monotonic_increasing and isjl["externality"].is_monotonic_increasing
     assert isjl["throughput"].iloc[-1] > 0.1 > 0 > found.loc[("FCFS", float("inf")), "throughput"]
+    assert isjl["price"].is_monotonic_decreasing and (isjl["price"] < 1).all() and found.loc[("FCFS", float("inf")), "price"] > 1.5
+
+
+def test_profit_is_nothing_where_a_rule_breaks_even():
+    # Sold at 1.5 times LJF's price, what costs LJF's price leaves a third of the revenue, and what costs 2.25 times it loses a half.
+    assert profit(1.0, 1.0) == 0.0 and profit(1.0, 1.5) == pytest.approx(1 / 3) and profit(2.25, 1.5) == pytest.approx(-0.5)
 
 
 def test_the_frontier_is_drawn_with_its_best_rule_on_top():
@@ -101,6 +109,20 @@ def test_the_frontier_is_drawn_with_its_best_rule_on_top():
     assert any("ISJL (reconstruction) gains" in text.get_text() for text in figure.texts)
     with pytest.raises(NotDrawn, match="no frontier"):
         isjl_frontier.draw(frontier(seeds=1).iloc[:0])
+
+
+def test_profit_is_drawn_with_the_prices_at_which_rules_break_even():
+    found = pd.DataFrame({"rule": ["LJF", "FCFS", "ISJL", "ISJL"], "delta": [0.0, float("inf"), 64.0, 215.0],
+                          "price": [1.0, 2.0, 0.95, 0.8]})
+    figure = isjl_profit.draw(found)
+    assert figure.texts[0].get_text().replace("\n", " ") == (
+        "ISJL (reconstruction) breaks even at 0.800 of the price per token that LJF needs, FCFS at 2")
+    marks = sorted(float(x) for line in figure.axes[0].lines if line.get_linestyle() == "None" for x in line.get_xdata())  # type: ignore
+    assert marks == [0.8, 0.95, 1.0, 2.0]
+    fcfs = figure.axes[0].lines[2]
+    assert [float(y) for y in fcfs.get_ydata()] == pytest.approx([1 - 2.0 / float(x) for x in fcfs.get_xdata()])  # type: ignore
+    with pytest.raises(NotDrawn, match="no frontier"):
+        isjl_profit.draw(found.iloc[:0])
 
 
 @pytest.mark.parametrize(("shares", "expected"), [

@@ -76,6 +76,7 @@ LABELS = {
     "steps": Label("steps", ""),
     "throughput_rps": Label("throughput", "requests/s", 1),
     "output_tokens_s": Label("output", "tokens/s", 1),
+    "busy_s_per_token": Label("replica time per output token", "ms", -1, 1e3),
     "goodput_rps": Label("goodput", "requests/s", 1),
     "slo_met_share": Label("objectives met", "%", 1, 100),
     "drain_ratio": Label("end over last arrival", "", -1),
