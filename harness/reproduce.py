@@ -13,11 +13,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness import claims_fgd, claims_gfs, claims_hps, claims_network, claims_pwr, claims_queues, colocation_claims, contention
+from harness import (
+    claims_fgd,
+    claims_gfs,
+    claims_hps,
+    claims_network,
+    claims_pwr,
+    claims_queues,
+    claims_switching,
+    colocation_claims,
+    contention,
+)
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
-from harness.figures import isjl_frontier, isjl_profit, pays, sharing_rules, spot_costs
+from harness.figures import isjl_frontier, isjl_profit, offload_curve, pays, sharing_rules, spot_costs, switching_cost
 from harness.figures.comparisons import with_batch_goodput
 from harness.figures.intervals import interval, paired
 from harness.figures.results import open_results
@@ -55,6 +65,7 @@ RECIPES = (
     Recipe("isjl", ("workload.requests=256",)),
     Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
     Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),
+    Recipe("offloading", ("workload.requests=8", "seed=0")),
     Recipe("openb", (), ("latency_cdf",), ("openb.parquet",)),
     Recipe("philly", ("seed=0",), ("latency_cdf",), ("philly.parquet",)),
     Recipe("fgd", ("seed=42",), ("packing_curve",),
@@ -125,16 +136,24 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
             name = module.__name__.rpartition(".")[2].replace("_", "-")
             save(module.draw(frontier()), results / "figures", name)
             figures.append(name)
+    if "switching" in done:
+        save(switching_cost.draw(claims_switching.switching_costs()), results / "figures", "switching-cost")
+        figures.append("switching-cost")
+    if "offloading" in done:
+        curve, replayed = claims_switching.curve(), claims_switching.offloads(done["offloading"])
+        save(offload_curve.draw(curve, replayed), results / "figures", "offload-curve")
+        figures.append("offload-curve")
     save(sharing_rules.draw(contention.table()), results / "figures", "sharing-rules")
     figures.append("sharing-rules")
     if len(spots := claims_gfs.parts(done)):
         save(spot_costs.draw(spots, order=claims_gfs.ORDER), results / "figures", "gfs-parts")
         figures.append("gfs-parts")
     claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *claims_gfs.claims(done),
-              *claims_hps.claims(done), *claims_network.claims(done), *claims_queues.claims(done), *serving_claims(done)]
+              *claims_hps.claims(done), *claims_network.claims(done), *claims_queues.claims(done), *serving_claims(done),
+              *claims_switching.claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
-    sections = [*answers(done), *serving_sections(done)]
+    sections = [*answers(done), *serving_sections(done), *claims_switching.section(done)]
     write_markdown(claims, results / "REPRODUCTION.md", sections, facts, [(name, f"figures/{name}.png") for name in figures])
     for one in claims:
         print(f"{one.verdict:>10}  {one.claim_id}: published {one.published_text}, measured {one.measured_text}")

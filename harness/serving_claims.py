@@ -117,8 +117,6 @@ def serving_claims(done: dict[str, Path]) -> list[Claim]:
         found += _isjl(done["isjl"])
     if "flowprefill" in done:
         found += _flowprefill(done["flowprefill"])
-    if "switching" in done:
-        found += _switching()
     return found
 
 
@@ -204,23 +202,6 @@ def _flowprefill(folder: Path) -> Iterator[Claim]:
                 "blocking: mean wait of the tightest class under EDF without preemption over FlowPrefill", "x", (3.5, 4.2),
                 interval((middle.loc["edf"] / middle.loc["flowprefill"]).to_numpy()), command=command,
                 setup_difference=f"{setup}At 1 request/s; theirs is the time a head waits for a running chunk.")
-
-
-def _switching() -> Iterator[Claim]:
-    from harness.serving.models import Gpu, Model, facts, switch_s
-
-    for gpu, points in (("rtx5000_ada", (3.0, 5.2, 7.3)), ("a6000", (2.6, 4.1, 5.7))):
-        for model, seconds in zip(("qwen_3b", "llama3_8b", "qwen_14b"), points, strict=True):
-            measured = switch_s(facts(Model, _facts("model", model), model), facts(Gpu, _facts("gpu", gpu), gpu))
-            yield claim(f"switching-{gpu}-{model}", "switching", f"penalty of switching to {model} on {gpu}", "s",
-                        (0.92 * seconds, 1.08 * seconds), measured, calibrated=True, command="harness -m +experiment=switching",
-                        setup_difference=f"Published {seconds} s; the fit over all sizes of the GPU is the input, held to within 8 %.")
-
-
-def _facts(group: str, name: str) -> dict:
-    import yaml
-
-    return yaml.safe_load((Path(__file__).resolve().parents[1] / "conf" / "pool" / group / f"{name}.yaml").read_text())
 
 
 def serving_sections(done: dict[str, Path]) -> list[Section]:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from harness import serving_claims
-from harness.claims import CALIBRATED, HOLDS, PARTLY, SKIPPED
+from harness.claims import HOLDS, PARTLY, SKIPPED
 from harness.figures import isjl_frontier, isjl_profit
 from harness.figures.settings import NotDrawn
 from harness.serving_claims import Instances, Worst, frontier, knee, profit, worst_ratios
@@ -145,11 +145,6 @@ def test_flowprefill_is_judged_by_goodput_and_blocking(tmp_path: Path):
     found = of(serving_claims.serving_claims({"flowprefill": write_summary(tmp_path / "f", rows)}))
     assert (found["flowprefill-goodput"].measured, found["flowprefill-goodput"].verdict) == (pytest.approx(5.0), PARTLY)
     assert (found["flowprefill-blocking"].measured, found["flowprefill-blocking"].verdict) == (pytest.approx(4.0), HOLDS)
-
-
-def test_switching_takes_what_is_published_of_every_model_and_gpu(tmp_path: Path):
-    found = serving_claims.serving_claims({"switching": tmp_path})
-    assert len(found) == 6 and {claim.verdict for claim in found} == {CALIBRATED}
 
 
 def test_the_sections_show_means_over_seeds_and_whether_the_ranking_changes(tmp_path: Path):
