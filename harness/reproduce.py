@@ -15,6 +15,7 @@ import pandas as pd
 
 from harness import (
     claims_fgd,
+    claims_flowprefill,
     claims_gfs,
     claims_hps,
     claims_network,
@@ -27,7 +28,7 @@ from harness import (
 from harness.cache import PACKAGE, sources_hash
 from harness.claims import Claim, Section, claim, regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
-from harness.figures import isjl_frontier, isjl_profit, offload_curve, pays, sharing_rules, spot_costs, switching_cost
+from harness.figures import goodput_load, isjl_frontier, isjl_profit, offload_curve, pays, sharing_rules, spot_costs, switching_cost
 from harness.figures.comparisons import with_batch_goodput
 from harness.figures.intervals import interval, paired
 from harness.figures.results import open_results
@@ -64,6 +65,8 @@ RECIPES = (
     Recipe("step_models", ("workload.duration_s=60",), ("serving_cdf",)),
     Recipe("isjl", ("workload.requests=256",)),
     Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
+    Recipe("flowprefill_chunks", ("workload.duration_s=200", "seed=0,1")),
+    Recipe("flowprefill_layers", ("workload.duration_s=200",)),
     Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),
     Recipe("offloading", ("workload.requests=8", "seed=0")),
     Recipe("openb", (), ("latency_cdf",), ("openb.parquet",)),
@@ -136,6 +139,9 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
             name = module.__name__.rpartition(".")[2].replace("_", "-")
             save(module.draw(frontier()), results / "figures", name)
             figures.append(name)
+    if {"flowprefill", "flowprefill_chunks"} <= set(done):
+        save(goodput_load.draw(claims_flowprefill.merged(done)), results / "figures", "flowprefill-baselines")
+        figures.append("flowprefill-baselines")
     if "switching" in done:
         save(switching_cost.draw(claims_switching.switching_costs()), results / "figures", "switching-cost")
         figures.append("switching-cost")
@@ -150,10 +156,10 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
         figures.append("gfs-parts")
     claims = [*judge(done, quick), *claims_fgd.claims(done), *claims_pwr.claims(done), *claims_gfs.claims(done),
               *claims_hps.claims(done), *claims_network.claims(done), *claims_queues.claims(done), *serving_claims(done),
-              *claims_switching.claims(done)]
+              *claims_flowprefill.claims(done), *claims_switching.claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
-    sections = [*answers(done), *serving_sections(done), *claims_switching.section(done)]
+    sections = [*answers(done), *serving_sections(done), *claims_flowprefill.section(done), *claims_switching.section(done)]
     write_markdown(claims, results / "REPRODUCTION.md", sections, facts, [(name, f"figures/{name}.png") for name in figures])
     for one in claims:
         print(f"{one.verdict:>10}  {one.claim_id}: published {one.published_text}, measured {one.measured_text}")

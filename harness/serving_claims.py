@@ -21,9 +21,6 @@ from harness.figures.results import open_results
 from harness.report_tables import Grid
 from harness.workload import load
 
-ATTAINMENT = 0.9
-"""Share of requests that must meet their objectives at a load that counts as goodput."""
-
 SYNTHETIC = ("Synthetic likeness of the Azure trace, so that nothing is downloaded (workload.paths takes the real one); replicas are "
              "simulated step by step instead of measured. ")
 OVERLOADED = SYNTHETIC + "The published load cannot be a stable system; this is the preset `drain` (70B, 4.5 x, 0.2 % long). "
@@ -115,8 +112,6 @@ def serving_claims(done: dict[str, Path]) -> list[Claim]:
         found += _pecsched(done)
     if "isjl" in done:
         found += _isjl(done["isjl"])
-    if "flowprefill" in done:
-        found += _flowprefill(done["flowprefill"])
     return found
 
 
@@ -173,35 +168,6 @@ def _isjl(folder: Path) -> Iterator[Claim]:
     yield claim("isjl-latency", "isjl", "mean latency against LJF", "%", (None, -21.0),
                 interval((most["e2e_s_mean"] / base["e2e_s_mean"] - 1).to_numpy()), scale=100, setup_difference=setup,
                 command="harness -m +experiment=isjl", reconstruction=True)
-
-
-def knee(cells: pd.DataFrame, rate: str = "workload.rate") -> float:
-    """The highest load at which ATTAINMENT of the requests meet their objectives, linear between the loads that were run; 0 if none."""
-    cells = cells.sort_values(rate)
-    at, share = cells[rate].to_numpy(dtype=float), cells["slo_met_share"].to_numpy(dtype=float)
-    below = np.flatnonzero(share < ATTAINMENT)
-    if not len(below):
-        return float(at[-1])
-    i = int(below[0])
-    if i == 0:
-        return float(at[0] * max(share[0], 0.0) / ATTAINMENT)
-    return float(at[i - 1] + (share[i - 1] - ATTAINMENT) / (share[i - 1] - share[i]) * (at[i] - at[i - 1]))
-
-
-def _flowprefill(folder: Path) -> Iterator[Claim]:
-    cells = open_results(folder).summary
-    goodput = {(policy, seed): knee(of) for (policy, seed), of in cells.groupby(["policy", "seed"], observed=True)}
-    seeds = sorted({seed for _, seed in goodput})
-    setup = ("Shares and lengths of the classes are ours, the objectives theirs; Llama-3-8B on one A100 by the roofline. Goodput is the "
-             f"highest load at which {ATTAINMENT:.0%} meet their objectives. ")
-    command = "harness -m +experiment=flowprefill"
-    yield claim("flowprefill-goodput", "flowprefill", "goodput over FCFS, up to", "x", 5.6,
-                interval([goodput["flowprefill", s] / goodput["fcfs", s] for s in seeds]), setup_difference=setup, command=command)
-    middle = cells[cells["workload.rate"] == 1.0].set_index(["policy", "seed"])["queue_s_mean_text"]
-    yield claim("flowprefill-blocking", "flowprefill",
-                "blocking: mean wait of the tightest class under EDF without preemption over FlowPrefill", "x", (3.5, 4.2),
-                interval((middle.loc["edf"] / middle.loc["flowprefill"]).to_numpy()), command=command,
-                setup_difference=f"{setup}At 1 request/s; theirs is the time a head waits for a running chunk.")
 
 
 def serving_sections(done: dict[str, Path]) -> list[Section]:

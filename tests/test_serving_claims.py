@@ -9,7 +9,7 @@ from harness import serving_claims
 from harness.claims import HOLDS, PARTLY, SKIPPED
 from harness.figures import isjl_frontier, isjl_profit
 from harness.figures.settings import NotDrawn
-from harness.serving_claims import Instances, Worst, frontier, knee, profit, worst_ratios
+from harness.serving_claims import Instances, Worst, frontier, profit, worst_ratios
 from synthetic_results import write_summary
 
 SEEDS = range(10)
@@ -123,28 +123,6 @@ def test_profit_is_drawn_with_the_prices_at_which_rules_break_even():
     assert [float(y) for y in fcfs.get_ydata()] == pytest.approx([1 - 2.0 / float(x) for x in fcfs.get_xdata()])  # type: ignore
     with pytest.raises(NotDrawn, match="no frontier"):
         isjl_profit.draw(found.iloc[:0])
-
-
-@pytest.mark.parametrize(("shares", "expected"), [
-    ((1.0, 0.95, 0.85), 2.5),  # half way from 0.95 down to 0.85
-    ((1.0, 0.8, 0.7), 1.5),  # half way from 1.0 to 0.8
-    ((0.45, 0.3, 0.2), 0.5),  # half of what is asked for at the lowest load
-    ((1.0, 1.0, 0.9), 3.0),  # never below
-])
-def test_the_knee_is_linear_between_loads(shares: tuple[float, ...], expected: float):
-    cells = pd.DataFrame({"workload.rate": [3.0, 1.0, 2.0], "slo_met_share": [shares[2], shares[0], shares[1]]})
-    assert knee(cells) == pytest.approx(expected)
-
-
-def test_flowprefill_is_judged_by_goodput_and_blocking(tmp_path: Path):
-    # FCFS meets 90 % up to 0.5/s, FlowPrefill up to 2.5/s: 5 x is at least half of 5.6 x. EDF's heads wait 4 s for FlowPrefill's one.
-    shares = {"fcfs": (0.45, 0.3, 0.2), "edf": (0.9, 0.5, 0.4), "flowprefill": (1.0, 0.95, 0.85)}
-    waits = {"fcfs": 9.0, "edf": 4.0, "flowprefill": 1.0}
-    rows = [{"policy": policy, "seed": seed, "workload.rate": rate, "slo_met_share": shares[policy][i], "queue_s_mean_text": waits[policy]}
-            for policy in shares for seed in SEEDS for i, rate in enumerate((1.0, 2.0, 3.0))]
-    found = of(serving_claims.serving_claims({"flowprefill": write_summary(tmp_path / "f", rows)}))
-    assert (found["flowprefill-goodput"].measured, found["flowprefill-goodput"].verdict) == (pytest.approx(5.0), PARTLY)
-    assert (found["flowprefill-blocking"].measured, found["flowprefill-blocking"].verdict) == (pytest.approx(4.0), HOLDS)
 
 
 def test_the_sections_show_means_over_seeds_and_whether_the_ranking_changes(tmp_path: Path):

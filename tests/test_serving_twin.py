@@ -14,6 +14,7 @@ SHAPES = {
     "roomy": {},
     "tight": {"kv_blocks": 60, "batch": 6, "chunk": 64},
     "tight, swap": {"kv_blocks": 60, "batch": 6, "chunk": 64, "preemption": "swap"},
+    "tight, by key": {"kv_blocks": 60, "batch": 6, "chunk": 16, "chunk_order": "key"},
     "two pools": {"decode_replicas": 1, "replicas": 3, "kv_blocks": 80},
     "whole": {"prefill": "whole", "chunk": 1, "batch": 8},
     "whole, two pools": {"prefill": "whole", "chunk": 1, "replicas": 3, "decode_replicas": 2, "kv_blocks": 80},
@@ -50,10 +51,12 @@ def test_the_engine_equals_its_twin(policy: str, shape: str):
         requests = outcome.state.shown.requests
         twins = naive_serving.replay(
             rows, where.replicas, where.blocks, 16, where.batch, where.chunk, exact, KEYS[policy], where.prefill == "whole",
-            where.decode_replicas, where.model.kv_bytes / 32e9 if where.preemption == "swap" else None, where.move_s()[1])
+            where.decode_replicas, where.model.kv_bytes / 32e9 if where.preemption == "swap" else None, where.move_s()[1],
+            by_key=where.chunk_order == "key")
         got = [(q.start, q.first_token, q.finish, q.preemptions, q.replica) for q in requests]
         want = [(q.start, q.times[0], q.times[-1], q.preemptions, q.replica) for q in twins]
-        np.testing.assert_allclose(got, want, rtol=0 if shape in ("roomy", "tight", "whole") else 1e-12, err_msg=f"seed {seed}")
+        np.testing.assert_allclose(got, want, err_msg=f"seed {seed}",
+                                   rtol=0 if shape in ("roomy", "tight", "tight, by key", "whole") else 1e-12)
         gaps = [np.diff(q.times) if len(q.times) > 1 else np.array([np.nan]) for q in twins]
         np.testing.assert_allclose(outcome.tbt_p99, [np.quantile(gap, 0.99) for gap in gaps], rtol=1e-9)
         assert sum(q.preemptions for q in twins) > 0 or not shape.startswith("tight")

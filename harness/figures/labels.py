@@ -82,6 +82,7 @@ LABELS = {
     "drain_ratio": Label("end over last arrival", "", -1),
     "preemptions": Label("preemptions", "", -1),
     "switches": Label("model switches", "", -1),
+    "blocking_s_mean": Label("wait for a running prefill to pause, mean", "ms", -1, 1e3),
     "slo_violations": Label("objectives missed", "requests", -1),
     "goodput_gpu_s_offline": Label("offline goodput", "GPU h", 1, HOURS),
     "lost_gpu_s_offline": Label("offline work lost", "GPU h", -1, HOURS),

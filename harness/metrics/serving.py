@@ -12,7 +12,7 @@ from harness.metrics.spans import Integrals
 from harness.metrics.utilization import interval_edges
 from harness.serving.log import OPERATION_SPAN, SPANS, STEP, spans_of
 from harness.serving.outcome import Outcome
-from harness.serving.state import FINISHED, REJECTED, SWITCHES, UNSUBMITTED, Array
+from harness.serving.state import BLOCKED_S, FINISHED, INTERRUPTS, REJECTED, SWITCHES, UNSUBMITTED, Array
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 LATENCIES = ("queue_s", "ttft_s", "decode_wait_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
@@ -77,7 +77,8 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     - ``batch_mean``, ``busy_mean``, ``prefill_share``, ``decode_share``: exact time-weighted means over replicas; ``kv_used_mean`` too, of
       the whole replay with whatever holds KV blocks while no step runs.
     - ``fairness_jain``: of the tenants' service (prompt tokens + 2 x output tokens) per second present; ``service_gap``: most minus least
-      service of a tenant, over the mean. ``preemptions``, ``switches``: sums.
+      service of a tenant, over the mean. ``preemptions``, ``switches``: sums. ``blocking_s_mean``: from an interruption of a running
+      operation to its pause, or its end if that comes first; None where none was interrupted.
     """
     view = outcome.state.shown
     requests = view.requests
@@ -107,6 +108,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
         "makespan_s": float(np.nanmax(requests.finish)) if done.any() else None,
         "drain_ratio": drain, "unstable": drain is not None and drain > 1.25,
         "preemptions": int(requests.preemptions[counted].sum()), "switches": int(view.count[SWITCHES]),
+        "blocking_s_mean": _share(float(view.clock[BLOCKED_S]), int(view.count[INTERRUPTS])),
         "batch_mean": means["batch"], "busy_mean": means["busy"], "prefill_share": means["prefill"], "decode_share": means["decode"],
         "kv_used_mean": _share(float(held.sum()), float(view.replicas.blocks.sum()) * outcome.end),
         "fairness_jain": jain, "service_gap": gap,
