@@ -1,6 +1,6 @@
 """Several models on one GPU (arXiv 2605.19593, secondary notes): what a switch costs, and what a model partly on the host costs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,14 +91,18 @@ def switching_costs() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def roofline_s(gpu: str, model: str, features: Mapping[int, float], on_gpu: float = 1.0) -> float:
+    """Seconds of a step with these features (speed.py) on one GPU, by the roofline."""
+    coefficient = coefficients(known(Model, model), known(Gpu, gpu), 1, known(StepTime, "roofline"), on_gpu=on_gpu)[0][0]
+    first, second, third = coefficient @ np.array([features.get(i, 0.0) for i in range(FEATURES)])
+    return float(max(first, second) + third)
+
+
 def token_s(gpu: str, model: str, on_gpu: float) -> float:
     """Seconds of a token that one request makes when the share ``on_gpu`` of the weights is on the GPU, by the roofline:
     W [f / BW_gpu + (1 - f) / BW_cpu] + c."""
-    coefficient = coefficients(known(Model, model), known(Gpu, gpu), 1, known(StepTime, "roofline"), on_gpu=on_gpu)[0][0]
-    features = np.zeros(FEATURES)
-    features[[ONE, HAS_DECODE, MEMBERS]], features[[CONTEXT, LARGEST]] = 1, CONTEXT_TOKENS
-    first, second, third = coefficient @ features
-    return float(max(first, second) + third)
+    features = {ONE: 1, HAS_DECODE: 1, MEMBERS: 1, CONTEXT: CONTEXT_TOKENS, LARGEST: CONTEXT_TOKENS}
+    return roofline_s(gpu, model, features, on_gpu)
 
 
 def curve() -> pd.DataFrame:
