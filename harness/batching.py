@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 Length = int
 
 
@@ -42,12 +44,27 @@ class Schedule(NamedTuple):
             at.append(clock)
         return [at[e + s - 1] for e, s in zip(self.entries, self.lengths, strict=True)]
 
+    def own(self) -> list[int]:
+        """Sum of each job's own progress over its steps: what it would cost alone."""
+        return [s * (s + 1) // 2 for s in self.lengths]
+
+    def caused(self) -> list[int]:
+        """Sum of the largest progress over each job's steps: the cost of the steps that it is in."""
+        leaders = self.leaders()
+        return [sum(leaders[e:e + s]) for e, s in zip(self.entries, self.lengths, strict=True)]
+
     def externality(self) -> float:
         """Sum over jobs and steps of (largest progress - own), over the sum of own progress."""
-        own = sum(s * (s + 1) // 2 for s in self.lengths)
-        leaders = self.leaders()
-        caused = sum(sum(leaders[e:e + s]) - s * (s + 1) // 2 for e, s in zip(self.entries, self.lengths, strict=True))
-        return caused / own
+        return sum(self.caused()) / sum(self.own()) - 1
+
+    def alignment(self) -> float:
+        """Cost alignment: correlation over jobs of the cost of the steps that a job is in with its own; nan where all are alike."""
+        caused, own = np.array(self.caused(), float), np.array(self.own(), float)
+        return float(np.corrcoef(caused, own)[0, 1]) if np.ptp(own) and np.ptp(caused) else float("nan")
+
+    def profit(self, price: float, c0: float = 0.0, c1: float = 1.0) -> float:
+        """Price of a token times the tokens, minus the sum of step costs."""
+        return price * sum(self.lengths) - self.cost(c0, c1)
 
     def disparity(self) -> int:
         """The largest progress that another job had made when one entered."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cache import PACKAGE, sources_hash
-from harness.claims import colocation, fgd, flextopo, gfs, hps, network, pwr, queues, real_traces, serving
+from harness.claims import colocation, fgd, flextopo, flowprefill, gfs, hps, network, pwr, queues, real_traces, serving, switching
 from harness.claims.claim import regressions, write_claims, write_expected, write_markdown
 from harness.errors import BadInput
 from harness.figures.style import save
@@ -45,8 +45,11 @@ RECIPES = (
     Recipe("step_models", ("workload.duration_s=60",), ("serving_cdf",)),
     Recipe("isjl", ("workload.requests=256",)),
     Recipe("flowprefill", ("workload.duration_s=200",), ("goodput_load", "serving_cdf")),
+    Recipe("flowprefill_chunks", ("workload.duration_s=200", "seed=0,1")),
+    Recipe("flowprefill_layers", ("workload.duration_s=200",)),
     Recipe("switching", ("workload.duration_s=200",), ("goodput_load",)),
     Recipe("prefix", ("workload.duration_s=120", "seed=0,1"), ("prefix_stores",)),
+    Recipe("offloading", ("workload.requests=8", "seed=0")),
     Recipe("openb", (), ("latency_cdf",), ("openb.parquet",)),
     Recipe("philly", ("seed=0",), ("latency_cdf",), ("philly.parquet",)),
     Recipe("fgd", ("seed=42",), ("packing_curve",),
@@ -109,14 +112,15 @@ def reproduce(results: Path, quick: bool, accept: bool) -> int:
             return 1
         done[recipe.name] = runs / recipe.name
     figures = keep_figures(done, results / "figures")
-    for module in (serving, queues, gfs):
+    for module in (serving, flowprefill, switching, queues, gfs):
         for name, figure in module.figures(done).items():
             save(figure, results / "figures", name)
             figures.append(name)
-    claims = [one for module in (flextopo, fgd, pwr, gfs, hps, network, queues, serving) for one in module.claims(done)]
+    claims = [one for module in (flextopo, fgd, pwr, gfs, hps, network, queues, serving, flowprefill, switching)
+              for one in module.claims(done)]
     write_claims(claims, results / "reproduction.csv")
     facts = {"package sources": sources_hash()[:16], "form": "quick: fewer preemptors, shorter days" if quick else "full"}
-    sections = [one for module in (flextopo, fgd, pwr, gfs, hps, network, queues, colocation, real_traces, serving)
+    sections = [one for module in (flextopo, fgd, pwr, gfs, hps, network, queues, colocation, real_traces, serving, flowprefill, switching)
                 for one in module.sections(done)]
     write_markdown(claims, results / "REPRODUCTION.md", sections, facts, [(name, f"figures/{name}.png") for name in figures])
     for one in claims:

@@ -52,10 +52,11 @@ class Replica:
 
 
 def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False, decoders=0, swap_s=None, move_s=0.0,
-           changes=None, drops=False, hashes=None, stores=None, load_s=0.0, by_prefix=False):
+           changes=None, drops=False, by_key=False, hashes=None, stores=None, load_s=0.0, by_prefix=False):
     """``rows``: (arrival, prompt, output) by arrival. ``step_s``: seconds of a step from (prompt chunks as (done, tokens), caches of the
     members after the step). Requests go to the replica with the fewest present, ties to the lowest. ``changes``: (time, go | drain | come,
-    replica) in order; without any all replicas are there. What is on one that goes is sent on, or dropped.
+    replica) in order; without any all replicas are there. What is on one that goes is sent on, or dropped. ``by_key``: a chunk goes to the
+    prompts in the order of their keys, and one that would get nothing of it does not enter.
 
     ``hashes``: of the prefix blocks of each row; ``stores``: (blocks of a store, tokens of a block, whether all share one); ``load_s``:
     seconds for a token from there; ``by_prefix``: requests go where they and those before them have the fewest tokens to prefill.
@@ -154,6 +155,8 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
             for q in list(r.waiting):
                 if whole and not q.kept:
                     continue
+                if by_key:
+                    budget = chunk - len(r.members) - sum(p.target - p.done for p in r.prefills if (p.key, p.index) < (q.key, q.index))
                 if not q.kept and budget <= 0:
                     break
                 present = len(r.members) + len(r.prefills)
@@ -176,7 +179,7 @@ def replay(rows, replicas, blocks, block, batch, chunk, step_s, key, whole=False
                     budget -= q.target - q.done
         r.changed = lost or (turn and bool(r.waiting))
         budget, r.work = chunk - len(r.members), []
-        for q in r.prefills:
+        for q in sorted(r.prefills, key=lambda q: (q.key, q.index)) if by_key else r.prefills:
             n = min(budget, q.target - q.done)
             if n > 0:
                 r.work.append((q, n))

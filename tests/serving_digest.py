@@ -5,9 +5,7 @@ import json
 
 from harness.metrics.requests import requests_table
 from harness.serving.hooks import policy_names
-from serving_worlds import facts, families, play, pool, world
-
-GANGS = ("long_fifo", "long_priority", "reservation", "pecsched")
+from serving_worlds import families, play, pool, suited, world
 
 
 def digests() -> dict[str, str]:
@@ -17,15 +15,7 @@ def digests() -> dict[str, str]:
         keys: dict = {"kv_blocks": 90, "batch": 12, "replicas": 2}
         slo = (0.25, 0.5, 4.0)
         columns: dict = {"tenant": [f"t{i % 3}" for i in range(len(rows))], "ttft_slo_s": [slo[i % 3] for i in range(len(rows))]}
-        if policy in GANGS:
-            rows = [(a, p if i % 9 else 60_000 + 997 * i, o) for i, (a, p, o) in enumerate(rows)]
-            keys = {"model": "llama3_70b", "tp": 4, "replicas": 8, "prefill": "whole", "chunk": 1, "boundaries": 0}
-        if policy == "flowprefill":
-            keys |= {"prefill": "whole", "chunk": 2048}
-        if policy == "switching":
-            names = ("llama3_8b", "qwen_3b")
-            keys |= {"models": [facts("model", name) for name in names]}
-            columns["service"] = [names[i // 7 % 2] for i in range(len(rows))]
+        rows, keys, columns = suited(policy, rows, keys, columns)
         table = requests_table(play(rows, pool(**keys), policy, **columns))
         found[policy] = hashlib.sha256(json.dumps(table.to_pydict()).encode()).hexdigest()
     rows = world(12, n=40, span=3.0)

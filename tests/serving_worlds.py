@@ -18,6 +18,9 @@ CONF = Path(__file__).resolve().parents[1] / "conf" / "pool"
 EXACT = {"name": "exact", "kind": "max_kv", "c0_s": 2.0**-6, "c1_s": 2.0**-12}
 """A step time whose sums are exact in binary: results do not depend on the order of additions."""
 
+GANGS = ("long_fifo", "long_priority", "reservation", "pecsched")
+"""Policies that prefill long requests on several replicas."""
+
 
 def facts(group: str, name: str) -> dict[str, Any]:
     return yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
@@ -39,6 +42,22 @@ def trace(rows: Any, **columns: Any) -> pa.Table:
     table = {"request_id": [f"r{i}" for i in range(len(arrival))], "arrival_time": pa.array(arrival, pa.float64()),
              **{name: pa.array([int(n) for n in column], pa.int32()) for name, column in tokens.items()}}
     return checked(pa.table({**table, **columns}), REQUESTS, "test")
+
+
+def suited(policy: str, rows: list[tuple[float, int, int]], keys: dict[str, Any], columns: dict[str, Any]
+           ) -> tuple[list[tuple[float, int, int]], dict[str, Any], dict[str, Any]]:
+    """A world (rows, keys of its pool, columns of its trace) with what the policy is about: long requests and replicas for gangs, whole
+    prompts for FlowPrefill, two models for switching."""
+    if policy in GANGS:
+        rows = [(a, p if i % 9 else 60_000 + 997 * i, o) for i, (a, p, o) in enumerate(rows)]
+        keys = {"model": "llama3_70b", "tp": 4, "replicas": 8, "prefill": "whole", "chunk": 1, "boundaries": 0}
+    if policy == "flowprefill":
+        keys = {**keys, "prefill": "whole", "chunk": 2048}
+    if policy == "switching":
+        names = ("llama3_8b", "qwen_3b")
+        keys = {**keys, "models": [facts("model", name) for name in names]}
+        columns = {**columns, "service": [names[i // 7 % 2] for i in range(len(rows))]}
+    return rows, keys, columns
 
 
 def play(rows: Any, where: Pool, policy: str = "fcfs", file: Path | None = None, params: dict[str, Any] | None = None,

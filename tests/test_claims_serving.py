@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from harness.claims import serving
-from harness.claims.claim import CALIBRATED, HOLDS, PARTLY, SKIPPED
-from harness.claims.serving import Instances, Worst, frontier, knee, worst_ratios
-from harness.figures import isjl_frontier
+from harness.claims.claim import HOLDS, PARTLY, SKIPPED
+from harness.claims.serving import Instances, Worst, frontier, profit, worst_ratios
+from harness.figures import isjl_frontier, isjl_profit
 from harness.figures.settings import NotDrawn
 from synthetic_results import write_summary
 
@@ -84,14 +84,22 @@ def test_isjl_keeps_three_quarters_and_fcfs_does_not(few_instances: None, tmp_pa
     assert all(claim.reconstruction for claim in found.values())
     (section,) = serving.sections({"isjl": tmp_path / "isjl"})
     assert "reconstruction" in section.title and "| FCFS, worst order of two | 0.583 | [1, 3, 3] | 0 |" in section.text
+    assert "| LJF | 0 | 1.000 | +0.0 % | +33.3 % | +60.0 % |" in section.text
 
 
 def test_the_frontier_starts_at_ljf_and_ends_where_delta_binds_no_more():
     found = frontier(seeds=1).set_index(["rule", "delta"])
-    assert found.loc[("LJF", 0.0)].tolist() == [0.0, 0.0, pytest.approx(0.0, abs=0.2)]
+    assert found.columns.tolist() == ["throughput", "latency", "price", "externality", "alignment"]
+    assert found.loc[("LJF", 0.0)].tolist() == pytest.approx([0.0, 0.0, 1.0, 0.0, 1.0])
     isjl = found.loc["ISJL"]
     assert isjl["throughput"].is_monotonic_increasing and isjl["externality"].is_monotonic_increasing
     assert isjl["throughput"].iloc[-1] > 0.1 > 0 > found.loc[("FCFS", float("inf")), "throughput"]
+    assert isjl["price"].is_monotonic_decreasing and (isjl["price"] < 1).all() and found.loc[("FCFS", float("inf")), "price"] > 1.5
+
+
+def test_profit_is_nothing_where_a_rule_breaks_even():
+    # Sold at 1.5 times LJF's price, what costs LJF's price leaves a third of the revenue, and what costs 2.25 times it loses a half.
+    assert profit(1.0, 1.0) == 0.0 and profit(1.0, 1.5) == pytest.approx(1 / 3) and profit(2.25, 1.5) == pytest.approx(-0.5)
 
 
 def test_the_frontier_is_drawn_with_its_best_rule_on_top():
@@ -103,31 +111,18 @@ def test_the_frontier_is_drawn_with_its_best_rule_on_top():
         isjl_frontier.draw(frontier(seeds=1).iloc[:0])
 
 
-@pytest.mark.parametrize(("shares", "expected"), [
-    ((1.0, 0.95, 0.85), 2.5),  # half way from 0.95 down to 0.85
-    ((1.0, 0.8, 0.7), 1.5),  # half way from 1.0 to 0.8
-    ((0.45, 0.3, 0.2), 0.5),  # half of what is asked for at the lowest load
-    ((1.0, 1.0, 0.9), 3.0),  # never below
-])
-def test_the_knee_is_linear_between_loads(shares: tuple[float, ...], expected: float):
-    cells = pd.DataFrame({"workload.rate": [3.0, 1.0, 2.0], "slo_met_share": [shares[2], shares[0], shares[1]]})
-    assert knee(cells) == pytest.approx(expected)
-
-
-def test_flowprefill_is_judged_by_goodput_and_blocking(tmp_path: Path):
-    # FCFS meets 90 % up to 0.5/s, FlowPrefill up to 2.5/s: 5 x is at least half of 5.6 x. EDF's heads wait 4 s for FlowPrefill's one.
-    shares = {"fcfs": (0.45, 0.3, 0.2), "edf": (0.9, 0.5, 0.4), "flowprefill": (1.0, 0.95, 0.85)}
-    waits = {"fcfs": 9.0, "edf": 4.0, "flowprefill": 1.0}
-    rows = [{"policy": policy, "seed": seed, "workload.rate": rate, "slo_met_share": shares[policy][i], "queue_s_mean_text": waits[policy]}
-            for policy in shares for seed in SEEDS for i, rate in enumerate((1.0, 2.0, 3.0))]
-    found = of(serving.claims({"flowprefill": write_summary(tmp_path / "f", rows)}))
-    assert (found["flowprefill-goodput"].measured, found["flowprefill-goodput"].verdict) == (pytest.approx(5.0), PARTLY)
-    assert (found["flowprefill-blocking"].measured, found["flowprefill-blocking"].verdict) == (pytest.approx(4.0), HOLDS)
-
-
-def test_switching_takes_what_is_published_of_every_model_and_gpu(tmp_path: Path):
-    found = serving.claims({"switching": tmp_path})
-    assert len(found) == 6 and {claim.verdict for claim in found} == {CALIBRATED}
+def test_profit_is_drawn_with_the_prices_at_which_rules_break_even():
+    found = pd.DataFrame({"rule": ["LJF", "FCFS", "ISJL", "ISJL"], "delta": [0.0, float("inf"), 64.0, 215.0],
+                          "price": [1.0, 2.0, 0.95, 0.8]})
+    figure = isjl_profit.draw(found)
+    assert figure.texts[0].get_text().replace("\n", " ") == (
+        "ISJL (reconstruction) breaks even at 0.800 of the price per token that LJF needs, FCFS at 2")
+    marks = sorted(float(x) for line in figure.axes[0].lines if line.get_linestyle() == "None" for x in line.get_xdata())  # type: ignore
+    assert marks == [0.8, 0.95, 1.0, 2.0]
+    fcfs = figure.axes[0].lines[2]
+    assert [float(y) for y in fcfs.get_ydata()] == pytest.approx([1 - 2.0 / float(x) for x in fcfs.get_xdata()])  # type: ignore
+    with pytest.raises(NotDrawn, match="no frontier"):
+        isjl_profit.draw(found.iloc[:0])
 
 
 def test_the_sections_show_means_over_seeds_and_whether_the_ranking_changes(tmp_path: Path):

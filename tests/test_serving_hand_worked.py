@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from harness.metrics.serving import serving_summary, serving_utilization
 from serving_worlds import EXACT, play, pool
 
 C0, C1 = 2.0**-6, 2.0**-12
@@ -81,6 +82,33 @@ def test_pause_in_place_between_operators():
     assert list(q.preemptions) == [1, 0]
     q = requests([(0, 100, 1), (whole / 4, 10, 1)], exact(boundaries=2, **where), "flowprefill", ttft_slo_s=[9.0, whole])
     assert q.first_token[1] == pytest.approx(whole / 2 + small, rel=1e-12)
+
+
+def test_how_long_an_interruption_takes_to_pause():
+    """Two boundaries and an arrival at a quarter of the whole operation: a quarter, to the half. With one, and an arrival at half: to its
+    end. Nothing is interrupted: no mean."""
+    whole = C0 + 100 * C1
+    where = {"prefill": "whole", "chunk": 2048}
+    for boundaries, at, blocked in ((2, 0.25, 0.25), (1, 0.5, 0.5), (0, 0.5, 0.0)):
+        rows = [(0, 100, 1), (at * whole, 10, 1)]
+        outcome = play(rows, exact(boundaries=boundaries, **where), "flowprefill", ttft_slo_s=[9.0, whole])
+        found = serving_summary(outcome, serving_utilization(outcome))["blocking_s_mean"]
+        assert found == pytest.approx(blocked * whole, rel=1e-12, abs=1e-15)
+    outcome = play([(0, 100, 1)], exact(**where), "flowprefill")
+    assert serving_summary(outcome, serving_utilization(outcome))["blocking_s_mean"] is None
+
+
+def test_a_chunk_goes_to_the_most_urgent_prompt():
+    """Steps of 1 s, chunks of 4. The prompt of 12 has a chunk at 0; at 0.5 come one of 4 that is due first and one that is due last. By key
+    the urgent one has the chunk at 1, the long one those at 2 and 3, and the last one that at 4, when it starts. In the order of admission
+    the long one has those at 0, 1 and 2."""
+    second = {"name": "second", "kind": "max_kv", "c0_s": 1.0}
+    rows, slo = [(0, 12, 1), (0.5, 4, 1), (0.5, 4, 1)], [50.0, 2.0, 90.0]
+    for order, first, start in (("key", [4.0, 2.0, 5.0], [0.0, 1.0, 4.0]), ("admission", [3.0, 4.0, 5.0], [0.0, 3.0, 4.0])):
+        where = pool(step_time=second, replicas=1, batch=3, chunk=4, chunk_order=order)
+        q = requests(rows, where, "edf", ttft_slo_s=slo)
+        assert (q.first_token.tolist(), q.start.tolist()) == (first, start)
+        assert (q.preemptions == 0).all()
 
 
 def test_prefill_and_decode_pools():

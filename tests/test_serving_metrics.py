@@ -33,6 +33,7 @@ def test_two_tenants():
         "slo_met_share": 2 / 3, "goodput_rps": 2 / 5, "slo_met_share_a": 1.0, "slo_met_share_b": 0.5,
         "busy_mean": 1.0, "batch_mean": (0 + 2 + 1 + 2 + 1) / 5, "prefill_share": 3 / 5, "decode_share": 4 / 5,
         "fairness_jain": (10 + 14) ** 2 / (2 * (10**2 + 14**2)), "service_gap": 20 / 60,
+        "busy_s_per_token": 5 / 10,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
@@ -66,7 +67,7 @@ def test_the_warmup_is_left_out():
     """Requests of the first 3 s do not count, nor does what is made before; the second comes at 4 s and is done at 6."""
     found = summary([(0, 10, 2), (4, 10, 2)], warmup_s=3.0)
     expected = {"requests": 1, "throughput_rps": 1 / 3, "output_tokens_s": 2 / 3, "busy_mean": 2 / 3, "queue_s_mean": 0.0,
-                "e2e_s_mean": 2.0}
+                "e2e_s_mean": 2.0, "busy_s_per_token": 2 / 2}
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 

@@ -174,7 +174,7 @@ def test_the_engine_equals_its_twin(shape: str, kind: str):
         outcome = play(rows, where, "sjf", prefix_hashes=hashes)
         twins = naive_serving.replay(
             rows, where.replicas, where.blocks, 16, where.batch, where.chunk, exact, KEYS["sjf"], False, where.decode_replicas,
-            LOAD if where.preemption == "swap" else None, where.move_s()[1], hashes=hashes, load_s=LOAD,
+            LOAD if where.preemption == "swap" else None, where.move_s()[1], by_key=where.chunk_order == "key", hashes=hashes, load_s=LOAD,
             stores=(blocks, 8, kind == "shared"), by_prefix=routing == "prefix")
         requests, loaded = outcome.state.shown.requests, outcome.state.shown.stores.loaded
         got = [(q.start, q.first_token, q.finish, q.preemptions, q.replica, n) for q, n in zip(requests, loaded, strict=True)]

@@ -14,7 +14,8 @@ from harness.serving.state import FINISHED
 from serving_worlds import EXACT, play, pool, world
 
 SHAPES = {
-    "chunked": {}, "tight": {"kv_blocks": 70, "batch": 8}, "swap": {"kv_blocks": 70, "batch": 8, "preemption": "swap"},
+    "chunked": {}, "by key": {"kv_blocks": 70, "batch": 8, "chunk": 32, "chunk_order": "key"},
+    "tight": {"kv_blocks": 70, "batch": 8}, "swap": {"kv_blocks": 70, "batch": 8, "preemption": "swap"},
     "pools": {"replicas": 3, "decode_replicas": 1, "kv_blocks": 90}, "whole": {"prefill": "whole", "chunk": 1},
 }
 

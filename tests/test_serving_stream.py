@@ -17,8 +17,7 @@ from harness.serving.replay import replay
 from harness.stream import serve_to_files
 from harness.tables import TraceFile, read_trace, write_table
 from harness.workload import stream
-from serving_worlds import facts, pool, trace, world
-from test_serving_twin import GANGS
+from serving_worlds import facts, pool, suited, trace, world
 
 
 def setting(policy: str, seed: int) -> tuple[Any, Any]:
@@ -29,15 +28,7 @@ def setting(policy: str, seed: int) -> tuple[Any, Any]:
     columns: dict = {"tenant": [(f"t{i % 3}", None)[i % 5 == 4] for i in range(len(rows))],
                      "ttft_slo_s": [slo[i % 3] for i in range(len(rows))], "priority": [i % 4 for i in range(len(rows))]}
     rows[7] = (rows[7][0], 900, 5)  # rejected
-    if policy in GANGS:
-        rows = [(a, p if i % 9 else 60_000 + 997 * i, o) for i, (a, p, o) in enumerate(rows)]
-        keys = {"model": "llama3_70b", "tp": 4, "replicas": 8, "prefill": "whole", "chunk": 1, "boundaries": 0}
-    if policy == "flowprefill":
-        keys |= {"prefill": "whole", "chunk": 2048}
-    if policy == "switching":
-        names = ("llama3_8b", "qwen_3b")
-        keys |= {"models": [facts("model", name) for name in names]}
-        columns["service"] = [names[i // 7 % 2] for i in range(len(rows))]
+    rows, keys, columns = suited(policy, rows, keys, columns)
     return trace(rows, **columns), pool(**keys)
 
 

@@ -6,7 +6,7 @@ import pytest
 import naive_serving
 from harness.metrics.requests import requests_table
 from harness.serving.hooks import policy_names
-from serving_worlds import EXACT, facts, play, pool, world
+from serving_worlds import EXACT, GANGS, play, pool, suited, world
 
 KEYS = {"fcfs": lambda a, p, o: a, "sjf": lambda a, p, o: o, "ljf": lambda a, p, o: -o}
 
@@ -14,6 +14,7 @@ SHAPES = {
     "roomy": {},
     "tight": {"kv_blocks": 60, "batch": 6, "chunk": 64},
     "tight, swap": {"kv_blocks": 60, "batch": 6, "chunk": 64, "preemption": "swap"},
+    "tight, by key": {"kv_blocks": 60, "batch": 6, "chunk": 16, "chunk_order": "key"},
     "two pools": {"decode_replicas": 1, "replicas": 3, "kv_blocks": 80},
     "whole": {"prefill": "whole", "chunk": 1, "batch": 8},
     "whole, two pools": {"prefill": "whole", "chunk": 1, "replicas": 3, "decode_replicas": 2, "kv_blocks": 80},
@@ -50,10 +51,12 @@ def test_the_engine_equals_its_twin(policy: str, shape: str):
         requests = outcome.state.shown.requests
         twins = naive_serving.replay(
             rows, where.replicas, where.blocks, 16, where.batch, where.chunk, exact, KEYS[policy], where.prefill == "whole",
-            where.decode_replicas, where.model.kv_bytes / 32e9 if where.preemption == "swap" else None, where.move_s()[1])
+            where.decode_replicas, where.model.kv_bytes / 32e9 if where.preemption == "swap" else None, where.move_s()[1],
+            by_key=where.chunk_order == "key")
         got = [(q.start, q.first_token, q.finish, q.preemptions, q.replica) for q in requests]
         want = [(q.start, q.times[0], q.times[-1], q.preemptions, q.replica) for q in twins]
-        np.testing.assert_allclose(got, want, rtol=0 if shape in ("roomy", "tight", "whole") else 1e-12, err_msg=f"seed {seed}")
+        np.testing.assert_allclose(got, want, err_msg=f"seed {seed}",
+                                   rtol=0 if shape in ("roomy", "tight", "tight, by key", "whole") else 1e-12)
         gaps = [np.diff(q.times) if len(q.times) > 1 else np.array([np.nan]) for q in twins]
         np.testing.assert_allclose(outcome.tbt_p99, [np.quantile(gap, 0.99) for gap in gaps], rtol=1e-9)
         assert sum(q.preemptions for q in twins) > 0 or not shape.startswith("tight")
@@ -67,9 +70,6 @@ def test_the_roofline_is_the_formula_of_its_facts():
     np.testing.assert_allclose(requests.finish, [q.times[-1] for q in twins], rtol=1e-9)
 
 
-GANGS = ("long_fifo", "long_priority", "reservation", "pecsched")
-
-
 @pytest.mark.parametrize("policy", policy_names())
 def test_runs_of_steps_give_the_same_bits_as_single_steps(policy: str):
     for seed in range(2):
@@ -77,16 +77,9 @@ def test_runs_of_steps_give_the_same_bits_as_single_steps(policy: str):
         keys: dict = {"kv_blocks": 90, "batch": 12, "replicas": 3}
         slo = (0.25, 0.5, 4.0, 6.0)
         columns: dict = {"tenant": [f"t{i % 3}" for i in range(len(rows))], "ttft_slo_s": [slo[i % 4] for i in range(len(rows))]}
+        rows, keys, columns = suited(policy, rows, keys, columns)
         if policy in GANGS:
-            rows = [(a, p if i % 9 else 60_000 + 997 * i, o) for i, (a, p, o) in enumerate(rows)]
-            keys = {"model": "llama3_70b", "tp": 4, "replicas": 4, "prefill": "whole", "chunk": 1, "boundaries": 0,
-                    "decode_replicas": int(policy == "pecsched")}
-        if policy == "flowprefill":
-            keys |= {"prefill": "whole", "chunk": 2048}
-        if policy == "switching":
-            names = ("llama3_8b", "qwen_3b")
-            keys |= {"models": [facts("model", name) for name in names]}
-            columns["service"] = [names[i // 7 % 2] for i in range(len(rows))]
+            keys |= {"replicas": 4, "decode_replicas": int(policy == "pecsched")}
         one, other = (play(rows, pool(**keys, skip_ahead=skip), policy, **columns) for skip in (True, False))
         assert other.events > one.events
         assert requests_table(one).equals(requests_table(other))

@@ -2,7 +2,7 @@
 
     python -m harness.claims.serving
 
-prints the worst ratios of ISJL and its rivals to the exhaustive optimum, and their frontier of throughput and externality.
+prints the worst ratios of ISJL and its rivals to the exhaustive optimum, and their frontier of throughput, externality and profit.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,18 +17,19 @@ from matplotlib.figure import Figure
 
 from harness import batching
 from harness.claims.claim import Claim, Section, claim
-from harness.figures import isjl_frontier
+from harness.figures import isjl_frontier, isjl_profit
 from harness.figures.intervals import Interval, interval
 from harness.figures.results import open_results
 from harness.report_tables import Grid
 from harness.workload import load
 
-ATTAINMENT = 0.9
-"""Share of requests that must meet their objectives at a load that counts as goodput."""
-
 SYNTHETIC = ("Synthetic likeness of the Azure trace, so that nothing is downloaded (workload.paths takes the real one); replicas are "
              "simulated step by step instead of measured. ")
 OVERLOADED = SYNTHETIC + "The published load cannot be a stable system; this is the preset `drain` (70B, 4.5 x, 0.2 % long). "
+
+
+PRICES = (1.0, 1.5, 2.5)
+"""Prices of a token for which profit is shown, over the one at which LJF breaks even."""
 
 
 class Rule(NamedTuple):
@@ -84,7 +85,8 @@ def worst_ratios(among: Instances) -> dict[str, Worst]:
 
 @cache
 def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
-    """Throughput and mean latency against LJF, and externality, of each rule and delta: mean over seeds of lmsys_like."""
+    """Each rule and delta against LJF, mean over seeds of lmsys_like: throughput, mean latency, and the price of a token at which profit
+    is zero (over LJF's own); then externality, and alignment of caused with own cost."""
     rows = []
     for seed in range(seeds):
         lengths = load("lmsys_like", {}, None, seed)["output_tokens"].to_pylist()  # type: ignore[arg-type]
@@ -92,9 +94,17 @@ def frontier(seeds: int = 10, places: int = 32) -> pd.DataFrame:
         schedules = {("LJF", 0.0): base, ("FCFS", np.inf): batching.fcfs(lengths, places)}
         schedules |= {("ISJL", d): batching.isjl(lengths, places, d) for d in (64.0, 215.0, 512.0, np.inf)}
         for (rule, delta), schedule in schedules.items():
-            rows.append({"rule": rule, "delta": delta, "seed": seed, "throughput": base.cost() / schedule.cost() - 1,
-                         "latency": np.mean(schedule.finishes()) / np.mean(base.finishes()) - 1, "externality": schedule.externality()})
-    return pd.DataFrame(rows).groupby(["rule", "delta"], as_index=False, sort=False)[["throughput", "latency", "externality"]].mean()
+            price = schedule.cost() / base.cost()
+            rows.append({"rule": rule, "delta": delta, "seed": seed, "throughput": 1 / price - 1,
+                         "latency": np.mean(schedule.finishes()) / np.mean(base.finishes()) - 1, "price": price,
+                         "externality": schedule.externality(), "alignment": schedule.alignment()})
+    found = pd.DataFrame(rows).drop(columns="seed").groupby(["rule", "delta"], as_index=False, sort=False)
+    return found.mean()
+
+
+def profit(price: float, times: float) -> float:
+    """Profit as a share of revenue when a token sells at ``times`` the price at which LJF breaks even; ``price`` is where the rule does."""
+    return 1 - price / times
 
 
 def claims(done: dict[str, Path]) -> list[Claim]:
@@ -104,10 +114,6 @@ def claims(done: dict[str, Path]) -> list[Claim]:
         found += _pecsched(done)
     if "isjl" in done:
         found += _isjl(done["isjl"])
-    if "flowprefill" in done:
-        found += _flowprefill(done["flowprefill"])
-    if "switching" in done:
-        found += _switching()
     return found
 
 
@@ -166,55 +172,11 @@ def _isjl(folder: Path) -> Iterator[Claim]:
                 command="harness -m +experiment=isjl", reconstruction=True)
 
 
-def knee(cells: pd.DataFrame, rate: str = "workload.rate") -> float:
-    """The highest load at which ATTAINMENT of the requests meet their objectives, linear between the loads that were run; 0 if none."""
-    cells = cells.sort_values(rate)
-    at, share = cells[rate].to_numpy(dtype=float), cells["slo_met_share"].to_numpy(dtype=float)
-    below = np.flatnonzero(share < ATTAINMENT)
-    if not len(below):
-        return float(at[-1])
-    i = int(below[0])
-    if i == 0:
-        return float(at[0] * max(share[0], 0.0) / ATTAINMENT)
-    return float(at[i - 1] + (share[i - 1] - ATTAINMENT) / (share[i - 1] - share[i]) * (at[i] - at[i - 1]))
-
-
-def _flowprefill(folder: Path) -> Iterator[Claim]:
-    cells = open_results(folder).summary
-    goodput = {(policy, seed): knee(of) for (policy, seed), of in cells.groupby(["policy", "seed"], observed=True)}
-    seeds = sorted({seed for _, seed in goodput})
-    setup = ("Shares and lengths of the classes are ours, the objectives theirs; Llama-3-8B on one A100 by the roofline. Goodput is the "
-             f"highest load at which {ATTAINMENT:.0%} meet their objectives. ")
-    command = "harness -m +experiment=flowprefill"
-    yield claim("flowprefill-goodput", "flowprefill", "goodput over FCFS, up to", "x", 5.6,
-                interval([goodput["flowprefill", s] / goodput["fcfs", s] for s in seeds]), setup_difference=setup, command=command)
-    middle = cells[cells["workload.rate"] == 1.0].set_index(["policy", "seed"])["queue_s_mean_text"]
-    yield claim("flowprefill-blocking", "flowprefill",
-                "blocking: mean wait of the tightest class under EDF without preemption over FlowPrefill", "x", (3.5, 4.2),
-                interval((middle.loc["edf"] / middle.loc["flowprefill"]).to_numpy()), command=command,
-                setup_difference=f"{setup}At 1 request/s; theirs is the time a head waits for a running chunk.")
-
-
-def _switching() -> Iterator[Claim]:
-    from harness.serving.models import Gpu, Model, facts, switch_s
-
-    for gpu, points in (("rtx5000_ada", (3.0, 5.2, 7.3)), ("a6000", (2.6, 4.1, 5.7))):
-        for model, seconds in zip(("qwen_3b", "llama3_8b", "qwen_14b"), points, strict=True):
-            measured = switch_s(facts(Model, _facts("model", model), model), facts(Gpu, _facts("gpu", gpu), gpu))
-            yield claim(f"switching-{gpu}-{model}", "switching", f"penalty of switching to {model} on {gpu}", "s",
-                        (0.92 * seconds, 1.08 * seconds), measured, calibrated=True, command="harness -m +experiment=switching",
-                        setup_difference=f"Published {seconds} s; the fit over all sizes of the GPU is the input, held to within 8 %.")
-
-
-def _facts(group: str, name: str) -> dict:
-    import yaml
-
-    return yaml.safe_load((Path(__file__).resolve().parents[2] / "conf" / "pool" / group / f"{name}.yaml").read_text())
-
-
 def figures(done: dict[str, Path]) -> dict[str, Figure]:
-    """Throughput and externality of ISJL and its rivals."""
-    return {"isjl-frontier": isjl_frontier.draw(frontier())} if "isjl" in done else {}
+    """Throughput, externality and profit of ISJL and its rivals."""
+    if "isjl" not in done:
+        return {}
+    return {"isjl-frontier": isjl_frontier.draw(frontier()), "isjl-profit": isjl_profit.draw(frontier())}
 
 
 def sections(done: dict[str, Path]) -> list[Section]:
@@ -269,17 +231,23 @@ def _isjl_tables() -> str:
     table = Grid(["rule", "worst ratio, 2 places", "at", "delta"], [], (0, 2))
     for name, worst in worst_ratios(SMALL).items():
         table.rows.append([name, f"{worst.ratio:.3f}", str(list(worst.lengths)), str(worst.delta)])
-    curve = Grid(["rule", "delta", "throughput against LJF", "mean latency against LJF", "externality"], [], (0, 1))
+    curve = Grid(["rule", "delta", "throughput against LJF", "mean latency against LJF", "externality", "cost alignment"], [], (0, 1))
+    money = Grid(["rule", "delta", "price at which it breaks even (LJF's: 1)", *(f"profit at {times:g}" for times in PRICES)], [], (0, 1))
     for _, row in frontier().iterrows():
         gains = [f"{100 * row[metric]:+.1f} %" for metric in ("throughput", "latency")]
-        curve.rows.append([str(row["rule"]), f"{row['delta']:g}", *gains, f"{row['externality']:.2f}"])
+        names = [str(row["rule"]), f"{row['delta']:g}"]
+        curve.rows.append([*names, *gains, f"{row['externality']:.2f}", f"{row['alignment']:.3f}"])
+        money.rows.append([*names, f"{row['price']:.3f}", *(f"{100 * profit(row['price'], times):+.1f} %" for times in PRICES)])
     return "\n".join([
         f"Exhaustive optimum under the same delta, pure-max steps, every multiset of up to {SMALL.jobs} lengths up to {SMALL.longest}.",
         "With a constant part c0 of the step the bound of 3/4 holds only for c0 <= c1 Lmax / 4; under unit step times no rule holds it",
         "at every delta.",
         "", table.markdown(), "",
         "512 log-normal lengths, 32 places, means over 10 seeds (`python -m harness.claims.serving`). The published gains appear at large",
-        "delta and 16 jobs for each place.", "", curve.markdown()])
+        "delta and 16 jobs for each place. Cost alignment: correlation over requests of the cost of the steps that a request is in with",
+        "what it would cost alone.", "", curve.markdown(), "",
+        "Profit under token pricing: price x tokens - sum of step costs, as a share of revenue. The unit of price is the one at which LJF",
+        "breaks even, so that the sign says whether a rule earns more than LJF; every rule makes the same tokens.", "", money.markdown()])
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from harness.metrics.spans import Integrals
 from harness.metrics.utilization import interval_edges
 from harness.serving.log import OPERATION_SPAN, SPANS, STEP, spans_of
 from harness.serving.outcome import Outcome
-from harness.serving.state import FINISHED, MOST, REJECTED, SWITCHES, UNSUBMITTED, Array
+from harness.serving.state import BLOCKED_S, FINISHED, INTERRUPTS, MOST, REJECTED, SWITCHES, UNSUBMITTED, Array
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 LATENCIES = ("queue_s", "ttft_s", "decode_wait_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
@@ -66,6 +66,8 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
 
     - ``requests_<status>``; ``throughput_rps``, ``output_tokens_s``: finished requests and tokens made over [warmup_s, end);
       ``goodput_rps``: the same of requests that met their objectives, ``slo_met_share`` their share of the requests with objectives.
+      ``busy_s_per_token``: sum of all step times over the tokens made, which is the price of a token, in seconds of a replica, at which
+      profit (price x tokens - sum of step costs) is zero.
     - ``queue_s``, ``ttft_s``, ``decode_wait_s`` (first token to decode batch), ``tbt_mean_s``, ``tbt_p99_s``, ``e2e_s``: each _mean,
       _p50, _p95, _p99 over requests, ``queue_s`` with the
       waiting so far of those that never started; all again with the tenant as suffix where there are 2 to 8 tenants.
@@ -75,7 +77,8 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     - ``batch_mean``, ``busy_mean``, ``prefill_share``, ``decode_share``: exact time-weighted means over replicas; ``kv_used_mean`` too, of
       the whole replay with whatever holds KV blocks while no step runs.
     - ``fairness_jain``: of the tenants' service (prompt tokens + 2 x output tokens) per second present; ``service_gap``: most minus least
-      service of a tenant, over the mean. ``preemptions``, ``switches``: sums.
+      service of a tenant, over the mean. ``preemptions``, ``switches``: sums. ``blocking_s_mean``: from an interruption of a running
+      operation to its pause, or its end if that comes first; None where none was interrupted.
     - ``prefix_hit_share``, with prefix stores: prompt tokens that they spared over all prompt tokens, of the requests that started.
     """
     view = outcome.state.shown
@@ -90,6 +93,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     drain = _share(outcome.end, last_arrival)
     width = utilization["t_end"].to_numpy() - utilization["t_start"].to_numpy()
     whole = float(width.sum())
+    tokens = float(made[counted].sum())
     means = {name: _share(float(width @ utilization[name].to_numpy()), whole) for name in ("batch", "busy", "prefill", "decode")}
     held = view.replicas.used_s + view.replicas.used * np.maximum(0.0, outcome.end - view.replicas.used_at)
     jain, gap = _fairness(outcome, counted)
@@ -98,12 +102,14 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
         "requests": int(after.sum()),
         **{f"requests_{name}": int((after & (word == s)).sum()) for s, name in enumerate(schema.REQUEST_STATUSES)},
         "events": outcome.events, "steps": int(outcome.log.size[SPANS]),
-        "throughput_rps": _share(int(done.sum()), span), "output_tokens_s": _share(float(made[counted].sum()), span),
+        "throughput_rps": _share(int(done.sum()), span), "output_tokens_s": _share(tokens, span),
+        "busy_s_per_token": _share((means["busy"] or 0.0) * whole * len(view.replicas), tokens),
         "goodput_rps": _share(int((met & has_slo & counted).sum()), span) if has_slo.any() else None,
         "slo_met_share": _share(int((met & counted & has_slo).sum()), int((counted & has_slo).sum())),
         "makespan_s": float(np.nanmax(requests.finish)) if done.any() else None,
         "drain_ratio": drain, "unstable": drain is not None and drain > 1.25,
         "preemptions": int(requests.preemptions[counted].sum()), "switches": int(view.count[SWITCHES]),
+        "blocking_s_mean": _share(float(view.clock[BLOCKED_S]), int(view.count[INTERRUPTS])),
         "batch_mean": means["batch"], "busy_mean": means["busy"], "prefill_share": means["prefill"], "decode_share": means["decode"],
         "kv_used_mean": _share(float(held.sum()), float(view.replicas.blocks.sum()) * outcome.end),
         "fairness_jain": jain, "service_gap": gap,

@@ -18,6 +18,7 @@ from harness.serving.state import (
     BATCH,
     BLOCK_TOKENS,
     BOUNDARY,
+    BY_KEY,
     CHANGE,
     CHUNK,
     DECODE,
@@ -64,7 +65,7 @@ def smallest_state() -> tuple[State, Own]:
         return np.zeros(n, kind).view(np.recarray)
 
     ints = np.zeros((1, 1), np.int64)
-    view = View(np.zeros(6), np.zeros(16, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
+    view = View(np.zeros(7), np.zeros(18, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
                 one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
                 ints.copy(), one(CHANGE), empty_stores(1))
     return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
@@ -149,7 +150,7 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     changes.link *= len(coef) // len(LEVELS) if pool.links else 0
     models = np.zeros(len(switching), MODEL).view(np.recarray)
     models.switch_s, models.layers = switching, [model.layers for model in pool.all_models]
-    clock, count = np.zeros(6), np.zeros(16, np.int64)
+    clock, count = np.zeros(7), np.zeros(18, np.int64)
     clock[HORIZON] = horizon_s
     clock[SWAP_S] = pool.model.kv_bytes / (pool.gpu.pcie_gbs * 1e9 * pool.tp)
     clock[MOVE_FLOOR_S], clock[MOVE_S] = pool.move_s()
@@ -158,6 +159,7 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     count[WHOLE] = pool.prefill == "whole"
     count[PREEMPTION], count[SKIP_AHEAD] = PREEMPTIONS.index(pool.preemption), pool.skip_ahead
     count[OFFLOADED], count[ROUTING] = pool.offload is not None, RULES.index(pool.routing)
+    count[BY_KEY] = pool.chunk_order == "key"
     count[DROPS], count[ACCEPTING] = pool.unfinished == "drop", replicas["accepts"].sum()
     table = np.zeros(tenants + 1, TENANT).view(np.recarray)
     members = np.full((m, pool.batch), NOBODY, np.int64)

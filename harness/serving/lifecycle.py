@@ -7,6 +7,7 @@ from harness.serving.log import add_stay
 from harness.serving.queue import MOVE, RELEASED, join, schedule, touch
 from harness.serving.state import (
     BLOCK_TOKENS,
+    BY_KEY,
     DECODING,
     ENTERED,
     FINISHED,
@@ -69,14 +70,26 @@ def enter(view, r, q):
 
 
 @inlined
+def is_before(view, q, other):
+    """Whether request ``q`` comes before another by its key, ties by index."""
+    key = view.requests.key
+    return key[q] < key[other] or (key[q] == key[other] and q < other)
+
+
+@inlined
 def begin_prefill(view, r, q):
     """Its prompt is prefilled chunk by chunk, from the next step on; the KV blocks are taken."""
     requests, replicas = view.requests, view.replicas
     n = replicas.filling[r]
+    replicas.filling[r] = n + 1
+    while view.count[BY_KEY] and n and is_before(view, q, view.prefills[r, n - 1]):
+        other = view.prefills[r, n - 1]
+        view.prefills[r, n] = other
+        requests.place[other] = n
+        n -= 1
     requests.status[q] = PREFILLING
     requests.place[q] = n
     view.prefills[r, n] = q
-    replicas.filling[r] = n + 1
     replicas.filling_tokens[r] += requests.target[q] - requests.done[q]
     take(view, r, blocks_for(view, requests.target[q]))
 

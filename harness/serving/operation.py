@@ -14,8 +14,10 @@ from harness.serving.speed import step_s
 from harness.serving.state import (
     ADMIT,
     BATCH,
+    BLOCKED_S,
     BOUNDARY,
     CHUNK,
+    INTERRUPTS,
     LONGS,
     NOBODY,
     NOW,
@@ -131,6 +133,8 @@ def interrupt_operation(view, calendar, q):
         between = requests.whole_s[q] / view.clock[BOUNDARY]
         before = requests.whole_s[q] - requests.left[q]
         at = max(now, requests.began[q] + (np.ceil((before + now - requests.began[q]) / between) * between - before))
+    view.clock[BLOCKED_S] += min(at, requests.due[q]) - now
+    view.count[INTERRUPTS] += 1
     if at < requests.due[q]:
         requests.yielding[q] = 1
         requests.due[q] = at

@@ -12,6 +12,7 @@ from harness.serving.models import SP, Gpu, Link, Model, StepTime, coefficients,
 from harness.serving.routing import ROUTING
 
 PREFILLS = ("chunked", "whole")
+CHUNK_ORDERS = ("admission", "key")
 PREEMPTIONS = ("recompute", "swap", "pause")
 TRANSFERS = ("stream", "whole")
 UNFINISHED = ("retry", "drop")
@@ -37,6 +38,7 @@ class Pool:
     decode_replicas: int = 0
     prefill: str = "chunked"
     chunk: int = 512
+    chunk_order: str = "admission"
     batch: int = 256
     block: int = 16
     memory_share: float = 0.9
@@ -138,8 +140,8 @@ class Pool:
         return 0.0, whole / self.model.layers if self.transfer == "stream" else whole
 
 
-WORDS = {"prefill": PREFILLS, "preemption": PREEMPTIONS, "routing": ROUTING, "transfer": TRANSFERS, "sp": SP, "unfinished": UNFINISHED,
-         "prefix_store": PREFIX_STORES}
+WORDS = {"prefill": PREFILLS, "chunk_order": CHUNK_ORDERS, "preemption": PREEMPTIONS, "routing": ROUTING, "transfer": TRANSFERS, "sp": SP,
+         "unfinished": UNFINISHED, "prefix_store": PREFIX_STORES}
 
 
 def parse(section: Mapping[str, Any]) -> Pool:

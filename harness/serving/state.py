@@ -39,18 +39,18 @@ in this order."""
 RECOMPUTE, SWAP, PAUSE = 0, 1, 2
 """How a preempted request comes back: its KV cache is computed again, was copied to host memory, or stayed where it is."""
 
-NOW, HORIZON, SWAP_S, MOVE_S, MOVE_FLOOR_S, BOUNDARY = 0, 1, 2, 3, 4, 5
+NOW, HORIZON, SWAP_S, MOVE_S, MOVE_FLOOR_S, BOUNDARY, BLOCKED_S = range(7)
 """Columns of View.clock: s; s; s to copy one token's KV cache between GPU and host; the same between replicas; s of every such move;
-operators of a prefill operation after which it can be paused (0: at once)."""
+operators of a prefill operation after which it can be paused (0: at once); s from interruptions to the pauses that they asked for."""
 
 (SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUPLED, ROUTING, ENTERED, SWITCHES, LONGS,
- FINISHED_N, DROPS, ACCEPTING) = range(16)
+ FINISHED_N, DROPS, ACCEPTING, BY_KEY, INTERRUPTS) = range(18)
 """Columns of View.count: the seed; most decode and prefill members of a replica; tokens of a step, or of an operation with several
 prompts; tokens of a KV block; 1: whole prompts are prefilled, as operations; how the engine preempts; 1: runs of steps are advanced at
 once; 1: the other models stay loaded, partly on the host; 1: the policy looks at several replicas when one changes; the
 rule of routing; admissions, model switches, gangs placed and not finished, and requests
 finished, rejected or dropped so far; 1: what is on a replica that goes is dropped, not sent to another;
-replicas that take requests."""
+replicas that take requests; 1: a step's chunk goes to the prompts in the order of their keys; interruptions of operations."""
 
 
 def table(**fields: str) -> np.dtype:
@@ -188,8 +188,8 @@ ABSENT = -1
 class View(NamedTuple):
     """What a policy sees: the same arrays as the State, not writable, without the true output lengths."""
 
-    clock: Array  # f8 (6,) columns NOW ..
-    count: Array  # i8 (16,) columns SEED ..
+    clock: Array  # f8 (7,) columns NOW ..
+    count: Array  # i8 (18,) columns SEED ..
     coef: Array  # f8 (rows, 2, 3, features) step times, see speed.py
     limit: Array  # i8 (rows,) decode batch from which the second set of coefficients holds
     row: Array  # i8 (K, G + 1) row of coef for a model prefilled by so many replicas
@@ -201,7 +201,7 @@ class View(NamedTuple):
     due: Array  # f8 (M,) end of the step under way; inf: none
     members: Array  # i8 (M, B) decode members, in no order
     gangs: Array  # i8 (Q,) requests placed by ``gang`` and not finished, in that order; count[LONGS] of them
-    prefills: Array  # i8 (M, B) prefill members, in order of admission
+    prefills: Array  # i8 (M, B) prefill members, in the order in which a step's chunk goes to them
     phase: Array  # i8 (M, block) decode members that need a block at ordinals of that remainder
     changes: Table  # CHANGE (.,) of the replicas, by time; none: all are there from the start
     stores: Stores

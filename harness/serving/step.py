@@ -13,6 +13,7 @@ from harness.serving.lifecycle import (
     enter,
     finish,
     hand_over,
+    is_before,
     join_batch,
     leave_batch,
     make_first_token,
@@ -29,6 +30,7 @@ from harness.serving.state import (
     ADMIT,
     BATCH,
     BLOCK_TOKENS,
+    BY_KEY,
     CHUNK,
     DECODE,
     DECODING,
@@ -156,6 +158,17 @@ def has_place(view, r, q):
     return replicas.used[r] + growth_of(view, r) + need + spare <= replicas.blocks[r]
 
 
+@inlined
+def tokens_before(view, r, q):
+    """Tokens still to be prefilled of the prefill members of replica ``r`` whose keys come before that of ``q``."""
+    tokens = 0
+    for i in range(view.replicas.filling[r]):
+        other = view.prefills[r, i]
+        if is_before(view, other, q):
+            tokens += view.requests.target[other] - view.requests.done[other]
+    return tokens
+
+
 @kernel
 def admit_waiting(state, seen, own, calendar, log, fault, r, key, admit, victim, has_key, has_admit, has_victim, dynamic):
     """Lets waiting requests into the step at hand, in the order of the queue."""
@@ -171,7 +184,7 @@ def admit_waiting(state, seen, own, calendar, log, fault, r, key, admit, victim,
         if requests.service[q] != replicas.model[r] or (view.count[WHOLE] and not whole):
             q = behind
             continue
-        if budget <= 0 and not whole:
+        if not whole and (tokens_before(view, r, q) >= view.count[CHUNK] - replicas.batch[r] if view.count[BY_KEY] else budget <= 0):
             break
         verdict = admit(seen, own, q, r) if has_admit else ADMIT
         if verdict == STOP:
