@@ -12,7 +12,17 @@ from typing import Any
 from harness import __version__
 from harness.errors import BadInput
 from harness.schema import TRACES
-from harness.tables import kind_of, one_line, read_parquet, read_trace, validate, write_atomically, write_batches
+from harness.tables import (
+    TraceColumns,
+    TraceFile,
+    kind_of,
+    one_line,
+    read_parquet,
+    read_trace,
+    validate,
+    write_atomically,
+    write_batches,
+)
 from harness.traces_command import IN_MEMORY, Parser, first_line, load_cluster, refuse_overwriting, sha256, yaml_text
 from harness.traces_fit import run_compare, run_fit, run_generate
 from harness.traces_shape import run_merge, run_scale, run_slice
@@ -126,7 +136,8 @@ def run_describe(words: list[str]) -> int:
     given = parser.parse_intermixed_args(words)
     if given.html:
         refuse_overwriting([given.file], given.html)
-    table, cluster = read_trace(given.file), load_cluster(given.cluster) if given.cluster else None
+    source, cluster = TraceFile(given.file), load_cluster(given.cluster) if given.cluster else None
+    table = TraceColumns(source) if source.kind and source.rows else read_trace(given.file)
     if given.html:
         from harness.trace_page import trace_page
 

@@ -8,7 +8,19 @@ import pyarrow as pa
 from harness import __version__
 from harness.errors import BadInput
 from harness.schema import KINDS
-from harness.tables import TIME_COLUMN, cut, kind_of, merge, metadata_of, one_line, read_trace, write_table
+from harness.tables import (
+    TIME_COLUMN,
+    TraceFile,
+    cut,
+    kind_of,
+    merge,
+    merge_sorted,
+    metadata_of,
+    one_line,
+    read_trace,
+    write_batches,
+    write_table,
+)
 from harness.traces_command import IN_MEMORY, Parser, first_line, refuse_overwriting, sha256
 
 
@@ -54,20 +66,28 @@ def run_merge(words: list[str]) -> int:
     given = parser.parse_intermixed_args(words)
     refuse_overwriting(given.files, given.out)
     names = given.names.split(",") if given.names else [path.name.split(".")[0] for path in given.files]
-    if len(names) != len(given.files) or len(set(names)) < len(names) or not all(names):
-        raise BadInput(f"--names {one_line(','.join(names), 80)}: must be {len(given.files)} different names, one for each file")
-    tables = dict(zip(names, (read_trace(path) for path in given.files), strict=True))
-    starts = _starts(list(tables.values()), given.files, given.clock)
-    whole = merge(tables, starts)
-    write_table(whole, given.out, {"command": "merge", "version": __version__, "clock": given.clock, "traces": [
-        {"name": name, "file": path.name, "sha256": sha256(path), "moved_s": start, "rows": table.num_rows, "origin": metadata_of(table)}
-        for (name, table), path, start in zip(tables.items(), given.files, starts, strict=True)]})
-    print(f"wrote {given.out}: {kind_of(whole, str(given.out))}, {whole.num_rows:,} rows of {len(names)} traces")
+    if len(names) != len(given.files) or len(set(names)) < len(names) or not all(names) or "/" in "".join(names):
+        raise BadInput(f"--names {one_line(','.join(names), 80)}: must be {len(given.files)} different names, one for each file, "
+                       "without /")
+    sources = dict(zip(names, map(TraceFile, given.files), strict=True))
+    if all(source.kind and source.rows and source.in_order() for source in sources.values()):
+        heads = [next(source.checked_blocks()).slice(0, 1) for source in sources.values()]
+        starts = _starts(heads, given.files, given.clock)
+        pieces = merge_sorted(sources, starts)
+    else:
+        heads = [read_trace(path) for path in given.files]
+        starts = _starts(heads, given.files, given.clock)
+        pieces = iter([merge(dict(zip(names, heads, strict=True)), starts)])
+    schema = write_batches(pieces, given.out, {"command": "merge", "version": __version__, "clock": given.clock, "traces": [
+        {"name": name, "file": path.name, "sha256": sha256(path), "moved_s": start, "rows": source.rows, "origin": metadata_of(head)}
+        for (name, source), head, path, start in zip(sources.items(), heads, given.files, starts, strict=True)]})
+    print(f"wrote {given.out}: {kind_of(schema.empty_table(), str(given.out))}, {sum(source.rows for source in sources.values()):,} rows "
+          f"of {len(names)} traces")
     return 0
 
 
 def _starts(tables: Sequence[pa.Table], files: Sequence[Path], clock: str) -> list[float]:
-    """By how much each trace's times are moved (s)."""
+    """By how much each trace's times are moved (s); ``tables`` begin with their earliest row, or have it."""
     if clock == "shared":
         return [0.0] * len(tables)
     if clock == "start":
