@@ -84,7 +84,6 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     done = counted & (requests.status == FINISHED)
     span = outcome.end - warmup_s
     met, has_slo = slo_met(outcome)
-    made = requests.decoded
     last_arrival = float(requests.arrival[counted].max()) if counted.any() else 0.0
     drain = _share(outcome.end, last_arrival)
     width = utilization["t_end"].to_numpy() - utilization["t_start"].to_numpy()
@@ -97,12 +96,12 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
         "requests": int(after.sum()),
         **{f"requests_{name}": int((after & (word == s)).sum()) for s, name in enumerate(schema.REQUEST_STATUSES)},
         "events": outcome.events, "steps": int(outcome.log.size[SPANS]),
-        "throughput_rps": _share(int(done.sum()), span), "output_tokens_s": _share(float(made[counted].sum()), span),
+        "throughput_rps": _share(int(done.sum()), span), "output_tokens_s": _share(float(np.sum(requests.decoded, where=counted)), span),
         "goodput_rps": _share(int((met & has_slo & counted).sum()), span) if has_slo.any() else None,
         "slo_met_share": _share(int((met & counted & has_slo).sum()), int((counted & has_slo).sum())),
         "makespan_s": float(np.nanmax(requests.finish)) if done.any() else None,
         "drain_ratio": drain, "unstable": drain is not None and drain > 1.25,
-        "preemptions": int(requests.preemptions[counted].sum()), "switches": int(view.count[SWITCHES]),
+        "preemptions": int(np.sum(requests.preemptions, where=counted)), "switches": int(view.count[SWITCHES]),
         "batch_mean": means["batch"], "busy_mean": means["busy"], "prefill_share": means["prefill"], "decode_share": means["decode"],
         "kv_used_mean": _share(float(held.sum()), float(view.replicas.blocks.sum()) * outcome.end),
         "fairness_jain": jain, "service_gap": gap,
