@@ -12,8 +12,18 @@ from typing import Any
 from harness import __version__
 from harness.errors import BadInput
 from harness.schema import TRACES
-from harness.tables import kind_of, one_line, read_parquet, read_trace, validate, write_atomically, write_batches
-from harness.traces_command import IN_MEMORY, Parser, first_line, load_cluster, refuse_overwriting, sha256, yaml_text
+from harness.tables import (
+    TraceColumns,
+    TraceFile,
+    kind_of,
+    one_line,
+    read_parquet,
+    read_trace,
+    validate,
+    write_atomically,
+    write_batches,
+)
+from harness.traces_command import Parser, first_line, load_cluster, refuse_overwriting, sha256, yaml_text
 from harness.traces_fit import run_compare, run_fit, run_generate
 from harness.traces_shape import run_merge, run_scale, run_slice
 
@@ -118,7 +128,9 @@ def run_describe(words: list[str]) -> int:
     """Prints counts, arrivals, sizes, durations, peak demand, and the load on a cluster."""
     from harness.describe import as_text, describe
 
-    parser = Parser("describe", f"{first_line(run_describe)}\n\n{IN_MEMORY}")
+    parser = Parser("describe", f"{first_line(run_describe)}\n\n"
+                    "Of jobs and requests one column at a time is held: measured, 220 bytes of memory a job, and 40 a request, 70 with\n"
+                    "--html. Services are held whole.")
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--cluster", help="name in conf/cluster, or a YAML file")
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -126,7 +138,8 @@ def run_describe(words: list[str]) -> int:
     given = parser.parse_intermixed_args(words)
     if given.html:
         refuse_overwriting([given.file], given.html)
-    table, cluster = read_trace(given.file), load_cluster(given.cluster) if given.cluster else None
+    source, cluster = TraceFile(given.file), load_cluster(given.cluster) if given.cluster else None
+    table = TraceColumns(source) if source.kind and source.rows else read_trace(given.file)
     if given.html:
         from harness.trace_page import trace_page
 

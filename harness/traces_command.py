@@ -12,7 +12,7 @@ from harness.tables import one_line
 if TYPE_CHECKING:
     from harness.topology import Cluster
 
-IN_MEMORY = "Traces are held whole: so many bytes of memory a job, measured: describe 450, merge 500, fit 750. Only import does not."
+IN_MEMORY = "Traces are held whole: so many bytes of memory a job, measured: slice and scale 300, compare 650, fit 750."
 """Said by the commands that it is true of."""
 
 DEFAULT_CLUSTER = "rtx4090_x100"

@@ -102,7 +102,7 @@ def run_compare(words: list[str]) -> int:
 
     parser = Parser("compare", f"{first_line(run_compare)}\n\n"
                     "distance: Kolmogorov-Smirnov for what rows have (beside it the means), total variation for shares (beside it the\n"
-                    "largest share).")
+                    f"largest share).\n{IN_MEMORY}")
     parser.add_argument("a", metavar="A", type=Path)
     parser.add_argument("b", metavar="B", type=Path)
     parser.add_argument("--json", action="store_true", help="as JSON")

@@ -11,7 +11,7 @@ from harness.describe import describe, monday_s, prefix_reuse, time_zero
 from harness.figures import trace_pictures
 from harness.figures.settings import NotDrawn
 from harness.schema import JOBS, REQUESTS, SERVICES
-from harness.tables import fill_defaults, write_table
+from harness.tables import TraceColumns, TraceFile, fill_defaults, read_trace, write_table
 from harness.topology import ClusterConfig, ShapeConfig, build
 from harness.trace_page import pictures, trace_page
 from harness.traces_app import main
@@ -144,6 +144,22 @@ def test_the_command_writes_the_page(capsys, tmp_path: Path):
 def test_pictures_are_the_same_bytes_every_time():
     first, second = (pictures(TRACES["services"], CLUSTER)[0] for _ in range(2))
     assert [one.svg for one in first] == [one.svg for one in second]
+
+
+@pytest.mark.parametrize("kind", ["jobs", "requests"])
+def test_a_column_at_a_time_gives_the_same_page(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In blocks of 7 rows; columns whose defaults are not in the file, nulls, counted texts beyond the schema."""
+    monkeypatch.setattr("harness.tables.parquet.ROW_GROUP", 7)
+    full = TRACES[kind].append_column("state", pa.array([None, "done", "failed", "done"] * 50))
+    kept = ("job_id", "submit_time", "duration", "gpus", "kind", "request_id", "arrival_time", "prompt_tokens", "output_tokens", "state")
+    tenants = pa.array([None, "a", "", "b", "a"] * 40)
+    for table in (full.select([name for name in full.column_names if name in kept]), full.set_column(
+            full.column_names.index("tenant"), "tenant", tenants)):
+        write_table(table, tmp_path / "t.parquet", {"report": ["time 0 is 2017-09-05 10:30:41"]})
+        whole, columns = read_trace(tmp_path / "t.parquet"), TraceColumns(TraceFile(tmp_path / "t.parquet"))
+        assert describe(columns, CLUSTER) == describe(whole, CLUSTER)
+        assert trace_page(columns, "t", CLUSTER) == trace_page(whole, "t", CLUSTER)
+        assert all(columns[name].cast(whole[name].type).combine_chunks() == whole[name].combine_chunks() for name in whole.column_names)
 
 
 def test_describe_gives_burstiness_for_any_kind():

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import BadInput
 from harness.schema import JOBS, REQUESTS, SERVICES
-from harness.tables import fill_defaults, merge, metadata_of, read_trace, validate, write_table
+from harness.tables import TraceFile, fill_defaults, merge, merge_sorted, metadata_of, read_trace, validate, write_batches, write_table
 from harness.traces_app import main
 
 
@@ -99,9 +99,46 @@ def test_the_command_merges_by_the_calendar(capsys, tmp_path: Path):
     assert column(read_trace(tmp_path / "s.parquet"), "submit_time") == [0, 0, 1, 2, 10, 20]
 
 
+def random_trace(rng: np.random.Generator, kind: str) -> pa.Table:
+    """Rows in order of arrival, many at one instant; a column beyond the schema in about half of the traces."""
+    rows = int(rng.integers(1, 30))
+    times = np.sort(rng.integers(0, 8, rows)).astype(float)
+    own = {"note": pa.array(rng.integers(0, 9, rows), pa.int32() if rng.random() < 0.5 else pa.int64())} if rng.random() < 0.5 else {}
+    if kind == "jobs":
+        return fill_defaults(pa.table({"job_id": [f"j{i}" for i in range(rows)], "submit_time": times, "duration": times + 1,
+                                       "gpus": pa.array(rng.integers(0, 8, rows), pa.int16()), "end_time": times + 2,
+                                       "tenant": rng.choice(["", "a", "b"], rows), **own}), JOBS)
+    hashes = [None if i % 3 else [i, i + 1] for i in range(rows)] if rng.random() < 0.5 else [None] * rows
+    return requests(rows, **own, prefix_hashes=pa.array(hashes, pa.list_(pa.int64()))).set_column(1, "arrival_time", pa.array(times))
+
+
+@pytest.mark.parametrize("kind", ["jobs", "requests"])
+def test_sorted_files_are_merged_piece_by_piece_into_the_same_bytes(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Blocks of 1 to 5 rows, so that instants with several arrivals lie across them; the twin has whole tables in memory."""
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        monkeypatch.setattr("harness.tables.parquet.ROW_GROUP", int(rng.integers(1, 6)))
+        tables = {name: random_trace(rng, kind) for name in ("x", "y", "z")[:int(rng.integers(1, 4))]}
+        paths = dict(zip(tables, saved(tmp_path, **tables), strict=True))
+        starts = [float(rng.integers(0, 5)) for _ in tables]
+        whole = merge({name: read_trace(path) for name, path in paths.items()}, starts)
+        pieces = list(merge_sorted({name: TraceFile(path) for name, path in paths.items()}, starts))
+        assert pa.concat_tables(pieces).equals(whole), seed
+        write_table(whole, tmp_path / "whole", {"of": "both"})
+        write_batches(pieces, tmp_path / "pieces", {"of": "both"})
+        assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes(), seed
+
+
+def test_the_command_merges_what_is_not_sorted_too(capsys, tmp_path: Path):
+    paths = saved(tmp_path, x=jobs(submit_time=[20.0, 0.0, 10.0]), y=jobs())
+    run(capsys, "merge", *paths, "-o", tmp_path / "m.parquet")
+    assert column(read_trace(tmp_path / "m.parquet"), "job_id") == ["x/b", "y/a", "x/c", "y/b", "x/a", "y/c"]
+
+
 def test_the_command_refuses_equal_names_and_unknown_dates(capsys, tmp_path: Path):
     (path,) = saved(tmp_path, x=jobs())
     assert "--names x,x: must be 2 different names" in refused(capsys, "merge", path, path, "-o", tmp_path / "m.parquet")
+    assert "for each file, without /" in refused(capsys, "merge", path, path, "--names", "p,p/q", "-o", tmp_path / "m.parquet")
     assert "does not say the date of its time 0" in refused(capsys, "merge", path, path, "--names", "p,q", "--clock", "calendar", "-o",
                                                             tmp_path / "m.parquet")
     assert "is the file to read" in refused(capsys, "merge", path, "-o", path)

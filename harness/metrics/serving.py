@@ -88,12 +88,11 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
     done = counted & (requests.status == FINISHED)
     span = outcome.end - warmup_s
     met, has_slo = slo_met(outcome)
-    made = requests.decoded
     last_arrival = float(requests.arrival[counted].max()) if counted.any() else 0.0
     drain = _share(outcome.end, last_arrival)
     width = utilization["t_end"].to_numpy() - utilization["t_start"].to_numpy()
     whole = float(width.sum())
-    tokens = float(made[counted].sum())
+    tokens = float(np.sum(requests.decoded, where=counted))
     means = {name: _share(float(width @ utilization[name].to_numpy()), whole) for name in ("batch", "busy", "prefill", "decode")}
     held = view.replicas.used_s + view.replicas.used * np.maximum(0.0, outcome.end - view.replicas.used_at)
     jain, gap = _fairness(outcome, counted)
@@ -108,7 +107,7 @@ def serving_summary(outcome: Outcome, utilization: pa.Table, warmup_s: float = 0
         "slo_met_share": _share(int((met & counted & has_slo).sum()), int((counted & has_slo).sum())),
         "makespan_s": float(np.nanmax(requests.finish)) if done.any() else None,
         "drain_ratio": drain, "unstable": drain is not None and drain > 1.25,
-        "preemptions": int(requests.preemptions[counted].sum()), "switches": int(view.count[SWITCHES]),
+        "preemptions": int(np.sum(requests.preemptions, where=counted)), "switches": int(view.count[SWITCHES]),
         "blocking_s_mean": _share(float(view.clock[BLOCKED_S]), int(view.count[INTERRUPTS])),
         "batch_mean": means["batch"], "busy_mean": means["busy"], "prefill_share": means["prefill"], "decode_share": means["decode"],
         "kv_used_mean": _share(float(held.sum()), float(view.replicas.blocks.sum()) * outcome.end),

@@ -26,8 +26,8 @@ from harness.tables import TableWriter
 READ_AT_ONCE = 262_144
 """Spans, or requests."""
 
-KEPT = {"arrival": "f8", "start": "f8", "first_token": "f8", "decode_start": "f8", "finish": "f8", "status": "i8", "tenant": "i8",
-        "prompt": "i8", "decoded": "i8", "preemptions": "i8", "ttft_slo": "f8", "tbt_slo": "f8"}
+KEPT = {"arrival": "f8", "start": "f8", "first_token": "f8", "decode_start": "f8", "finish": "f8", "status": "i1", "tenant": "i4",
+        "prompt": "i4", "decoded": "i4", "preemptions": "i4", "ttft_slo": "f8", "tbt_slo": "f8", "tbt_mean": "f8", "tbt_p99": "f8"}
 """Columns of requests that the summary and the utilization table are made of."""
 
 
@@ -44,7 +44,7 @@ class RequestWriter:
         self.spans = 0
         self.thread, self.writing = ThreadPoolExecutor(1), Future()
         self.writing.set_result(None)
-        for name in ("spans", *KEPT, "tbt_mean", "tbt_p99", *(f"ends{r}" for r in range(replicas))):
+        for name in ("spans", *KEPT, *(f"ends{r}" for r in range(replicas))):
             (scratch / name).touch()
 
     def __enter__(self) -> "RequestWriter":
@@ -81,8 +81,9 @@ class RequestWriter:
         block = replace(outcome, trace=next(self.trace), order=np.arange(len(requests)), state=outcome.state._replace(shown=shown),
                         tbt_mean=mean, tbt_p99=high)
         self.requests.write(requests_table(block))
-        for name, values in (*((name, requests[name]) for name in KEPT), ("tbt_mean", mean), ("tbt_p99", high)):
-            self._keep(name, np.ascontiguousarray(values))
+        between = {"tbt_mean": mean, "tbt_p99": high}
+        for name, kind in KEPT.items():
+            self._keep(name, (between[name] if name in between else requests[name]).astype(kind))
 
     def _ends(self, stays: Any) -> tuple[Array, Array]:
         """The ends of the steps in which these stays made their tokens, and where those of each replica would begin (M,)."""
@@ -102,8 +103,7 @@ class RequestWriter:
             records.tofile(file)
 
     def _column(self, name: str) -> Array:
-        kind = KEPT.get(name, "f8")
-        return np.memmap(self.scratch / name, kind, "r") if (self.scratch / name).stat().st_size else np.zeros(0, kind)
+        return np.memmap(self.scratch / name, KEPT[name], "r") if (self.scratch / name).stat().st_size else np.zeros(0, KEPT[name])
 
     def finish(self, outcome: Outcome, interval_s: float | None, warmup_s: float) -> tuple[pa.Table, dict[str, Value]]:
         """Closes the file; returns the utilization table and the summary. ``outcome`` has the counts and the end of the replay."""
@@ -121,10 +121,9 @@ class RequestWriter:
                 yield part.view(np.recarray)
 
     def _pieces(self) -> Iterator[Any]:
-        names = ("arrival", "start", "finish", "status")
-        columns = {name: self._column(name) for name in names}
-        for low in range(0, len(columns["arrival"]), READ_AT_ONCE):
-            yield SimpleNamespace(**{name: np.array(columns[name][low:low + READ_AT_ONCE]) for name in names})
+        for low in range(0, len(self._column("arrival")), READ_AT_ONCE):
+            yield SimpleNamespace(**{name: np.array(self._column(name)[low:low + READ_AT_ONCE])
+                                     for name in ("arrival", "start", "finish", "status")})
 
 
 class _Columns:

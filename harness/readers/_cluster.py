@@ -1,12 +1,29 @@
 """What readers of node lists share: a checked cluster section as ``conf/cluster`` holds them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from harness.readers._options import option
 from harness.readers._rules import Tally
 from harness.topology import ClusterConfig, ShapeConfig, build
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Options of every cluster that is read."""
+
+    name: str = option("", "clusters: their name; the file's name without it")
+    servers_per_rack: int = option(16, "clusters: servers of a rack")
+    racks_per_spine: int = option(4, "clusters: racks below a spine switch")
+
+
+@dataclass(frozen=True)
+class NodeOptions(ClusterOptions):
+    """Options of every node list."""
+
+    two_sockets_from: int = option(64, "node lists: servers with at least so many cores get two sockets, the others one")
 
 
 def cluster_section(name: str, groups: Sequence[ShapeConfig], servers_per_rack: int, racks_per_spine: int) -> Mapping[str, Any]:
@@ -33,7 +50,7 @@ def by_group(node: Node) -> tuple[str, int, int, int]:
     return node.model, node.gpus, node.cores, node.memory_mib or 0
 
 
-def cluster_of(name: str, nodes: Sequence[Node], options: Any, tally: Tally, numa_per_socket: int = 1) -> Mapping[str, Any]:
+def cluster_of(name: str, nodes: Sequence[Node], options: NodeOptions, tally: Tally, numa_per_socket: int = 1) -> Mapping[str, Any]:
     """The section for ``nodes``, equal ones that follow each other as one group.
 
     Servers of at least ``options.two_sockets_from`` cores get two sockets, the others one; racks by ``servers_per_rack`` and

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.readers._csv import Chunk
-from harness.readers._rules import Tally
+from harness.readers._rules import RowOptions, Tally
 from harness.readers._spool import ROW, Repeats, Spool
 from harness.schema import JOBS
 from harness.tables import rows_text
@@ -30,7 +30,7 @@ class JobRows:
     ``last_of_name`` is wanted.
     """
 
-    def __init__(self, paths: Sequence[Path], tally: Tally, options: Any, names: str, last_of_name: bool = False) -> None:
+    def __init__(self, paths: Sequence[Path], tally: Tally, options: RowOptions, names: str, last_of_name: bool = False) -> None:
         self.source = ", ".join(str(path) for path in paths)
         self.tally, self.names = tally, names
         self.duplicates, self.unsorted = options.duplicates, options.unsorted

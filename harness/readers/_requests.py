@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from harness.errors import BadInput
 from harness.readers._csv import Chunk
 from harness.readers._options import option
-from harness.readers._rules import DUPLICATES, DUPLICATES_HELP, UNSORTED, UNSORTED_HELP, Tally, numbers
+from harness.readers._rules import RowOptions, Tally, numbers
 from harness.readers._spool import ROW, Spool, hashes
 from harness.schema import REQUESTS
 from harness.tables import fill_defaults, rows_text
@@ -27,11 +27,9 @@ COUNTED = tuple(c for c in REQUESTS if c.name in ("arrival_time", "prompt_tokens
 
 
 @dataclass(frozen=True)
-class RequestOptions:
+class RequestOptions(RowOptions):
     zero_tokens: str = option("drop", "requests without prompt or without output tokens (failures): drop them, raise_to_1, or refuse "
                               "the file", ZEROS)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
 
 
 class RequestRows:

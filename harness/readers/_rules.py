@@ -1,6 +1,7 @@
 """Rules that readers of jobs share: numbers from columns, runs without length, gangs; and the report that counts them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,30 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.readers._csv import Chunk
+from harness.readers._options import option
 from harness.tables import one_line, rows_text
 
-NONPOSITIVE = ("drop", "raise_to_1s", "refuse")
-NONPOSITIVE_HELP = "runs of zero or negative length: drop them, raise_to_1s, or refuse the file"
-DUPLICATES = ("keep", "drop")
-DUPLICATES_HELP = "exact repetitions of a row"
-UNSORTED = ("sort", "refuse")
-UNSORTED_HELP = "rows that are not in order of submission: sort them, ties in file order, or refuse the file"
 DONE = {"keep": "kept", "drop": "dropped"}
 MOST_WORDS = 30
 """No report lists more words of a column than that."""
 INT16 = np.iinfo(np.int16).max
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """Options of every trace."""
+
+    duplicates: str = option("keep", "exact repetitions of a row", ("keep", "drop"))
+    unsorted: str = option("sort", "rows that are not in order of submission: sort them, ties in file order, or refuse the file",
+                           ("sort", "refuse"))
+
+
+@dataclass(frozen=True)
+class JobOptions(RowOptions):
+    """Options of every trace of jobs."""
+
+    nonpositive: str = option("drop", "runs of zero or negative length: drop them, raise_to_1s, or refuse the file",
+                              ("drop", "raise_to_1s", "refuse"))
 
 
 class Tally:
@@ -106,7 +119,7 @@ def words(table: pa.Table, name: str) -> pa.Array:
 
 
 def positive_runs(duration: np.ndarray, rule: str, source: str, tally: Tally) -> tuple[np.ndarray, np.ndarray]:
-    """Durations (s) after ``rule`` (one of NONPOSITIVE) and the mask of the rows to keep; counted in ``tally``."""
+    """Durations (s) after ``rule`` (JobOptions.nonpositive) and the mask of the rows to keep; counted in ``tally``."""
     bad = ~(duration > 0)
     if not bad.any():
         return duration, ~bad

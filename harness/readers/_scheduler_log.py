@@ -11,24 +11,7 @@ import pyarrow as pa
 from harness.readers._csv import Chunk, read_chunks
 from harness.readers._jobs import START, JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DONE,
-    DUPLICATES,
-    DUPLICATES_HELP,
-    INT16,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    at_least_one,
-    gangs,
-    named,
-    numbers,
-    positive_runs,
-    shared_out,
-    words,
-)
+from harness.readers._rules import DONE, INT16, JobOptions, Tally, at_least_one, gangs, named, numbers, positive_runs, shared_out, words
 from harness.readers._spool import Spool
 from harness.readers._times import TZ_HELP, Clock
 
@@ -44,14 +27,11 @@ TOLERANCE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     tz: str = option("none", TZ_HELP)
     duration: str = option("column", "duration of a job: the column, or end_time - start_time", ("column", "times"))
     cpu_jobs: str = option("keep", "jobs without GPU", ("keep", "drop"))
     running: str = option("keep", "jobs without end: keep them to the latest time of the log, or drop them", ("keep", "drop"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     gpus_per_instance: int = option(8, "GPUs of a server: jobs with more on fewer nodes become gangs")
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")

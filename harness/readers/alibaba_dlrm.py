@@ -31,19 +31,7 @@ import pyarrow as pa
 from harness.readers._csv import Chunk, read_chunks
 from harness.readers._jobs import START, JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DUPLICATES,
-    DUPLICATES_HELP,
-    INT16,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    named,
-    numbers,
-    positive_runs,
-)
+from harness.readers._rules import INT16, JobOptions, Tally, named, numbers, positive_runs
 from harness.readers._spool import Spool
 from harness.readers._units import (
     CORES,
@@ -73,13 +61,10 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     unfinished: str = option("keep", "instances without deletion_time: keep them to the end of the trace, or drop them", ("keep", "drop"))
     ends: str = option("clock", "deleted instances: leave at deletion_time (clock), or after their full duration (progress)",
                        ("clock", "progress"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)

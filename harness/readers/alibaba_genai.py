@@ -26,18 +26,7 @@ from harness.errors import BadInput
 from harness.readers._csv import header_of, read_chunks
 from harness.readers._jobs import JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DUPLICATES,
-    DUPLICATES_HELP,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    numbers,
-    positive_runs,
-    words,
-)
+from harness.readers._rules import JobOptions, Tally, numbers, positive_runs, words
 from harness.readers._spool import Spool
 from harness.readers._times import TZ_HELP, Clock
 
@@ -61,12 +50,9 @@ CARRIED = {"predict_status": "status", "predict_type": "predict_type", "checkpoi
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     tz: str = option("none", TZ_HELP)
     failed: str = option("keep", "FAILED requests", ("keep", "drop"))
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
     priority: int = option(0, "priority of every job")
 
 

@@ -35,23 +35,7 @@ from harness.errors import BadInput
 from harness.readers._csv import Chunk, header_of, read_chunks
 from harness.readers._jobs import JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DUPLICATES,
-    DUPLICATES_HELP,
-    INT16,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Latest,
-    Tally,
-    bare_name,
-    by_word,
-    named,
-    numbers,
-    positive_runs,
-    priorities,
-)
+from harness.readers._rules import INT16, JobOptions, Latest, Tally, bare_name, by_word, named, numbers, positive_runs, priorities
 from harness.readers._spool import Spool
 from harness.readers._units import (
     CORES,
@@ -80,13 +64,10 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     pending: str = option("drop", "pods that never ran: drop them, or keep them until they were withdrawn", ("drop", "keep"))
     start: str = option("creation", "what submit_time is", ("creation", "scheduled"))
     censored: str = option("keep", "pods whose deletion_time is the end of the trace", ("keep", "drop"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import BadInput
-from harness.readers._cluster import Node, by_group, cluster_of
+from harness.readers._cluster import Node, NodeOptions, by_group, cluster_of
 from harness.readers._csv import read_csv
 from harness.readers._options import option
 from harness.readers._rules import DONE, Tally, bare_name, numbers
@@ -46,16 +46,12 @@ COLUMNS = {"sn": WORD, "cpu_milli": NUMBER, "memory_mib": NUMBER, "gpu": NUMBER,
 
 
 @dataclass(frozen=True)
-class Options:
-    name: str = option("", "name of the cluster; the file's name without it")
+class Options(NodeOptions):
     order: str = option("group", "order of the servers: by group, or as in the file", ("group", "file"))
     without_gpu: str = option("keep", "servers without GPU", ("keep", "drop"))
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
     memory_unit: str = option(OWN, MEMORY_UNIT_HELP, MEMORY_UNITS)
-    two_sockets_from: int = option(64, "servers with at least so many cores get two sockets, the others one")
     numa_per_socket: int = option(1, "NUMA nodes of each socket")
-    servers_per_rack: int = option(16, "servers of a rack")
-    racks_per_spine: int = option(4, "racks below a spine switch")
 
 
 def read(paths: Sequence[Path], options: Options) -> tuple[Mapping[str, Any], list[str]]:

@@ -27,19 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import BadInput
-from harness.readers._cluster import Node, by_group, cluster_of
+from harness.readers._cluster import Node, NodeOptions, by_group, cluster_of
 from harness.readers._csv import Chunk, header_of, read_chunks, read_csv
 from harness.readers._jobs import JobRows
 from harness.readers._options import option
 from harness.readers._rules import (
     DONE,
-    DUPLICATES,
-    DUPLICATES_HELP,
     INT16,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
+    JobOptions,
     Latest,
     Tally,
     bare_name,
@@ -79,20 +74,13 @@ SPOT = "Spot"
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NodeOptions, JobOptions):
     priorities: str = option("HP=1,Spot=0", "jobs: priority of each job_type")
     kinds: str = option("HP=training,Spot=batch", "jobs: kind of each job_type")
     standing: str = option("keep", "jobs submitted at 0: the population at the start", ("keep", "drop"))
     censored: str = option("keep", "jobs that end at the last instant", ("keep", "drop"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
     cpu_unit: str = option(OWN, CPU_UNIT_HELP, CPU_UNITS)
-    name: str = option("", "nodes: name of the cluster; the file's name without it")
-    two_sockets_from: int = option(64, "nodes: servers with at least so many cores get two sockets, the others one")
-    servers_per_rack: int = option(16, "nodes: servers of a rack")
-    racks_per_spine: int = option(4, "nodes: racks below a spine switch")
 
 
 def read(paths: Sequence[Path], options: Options) -> tuple[Spool | Mapping[str, Any], list[str]]:

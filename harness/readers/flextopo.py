@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import BadInput
-from harness.readers._cluster import cluster_section
+from harness.readers._cluster import ClusterOptions, cluster_section
 from harness.readers._options import option
 from harness.readers._rules import bare_name
 from harness.tables.sniff import read_head, seems
@@ -25,14 +25,11 @@ from harness.topology.build import server_shape
 
 
 @dataclass(frozen=True)
-class Options:
-    name: str = option("", "name of the cluster; the file's name without it")
+class Options(ClusterOptions):
     servers: int = option(1, "servers that each object stands for")
     gpu_numa: str = option("", "NUMA node of each GPU, separated by commas, such as 0,0,1,1")
     count_used: bool = option(False, "leave out the cores that the object marks used")
     memory_mib: int = option(0, "memory of each server in MiB; 0: unbounded")
-    servers_per_rack: int = option(16, "servers of a rack")
-    racks_per_spine: int = option(4, "racks below a spine switch")
 
 
 def read(paths: Sequence[Path], options: Options) -> tuple[Mapping[str, Any], list[str]]:

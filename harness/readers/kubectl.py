@@ -23,7 +23,7 @@ Oddities, and the rule for each:
 - Nodes: allocatable cores (whole ones) and memory; the GPU model is the label nvidia.com/gpu.product, else gpu; no topology, so servers
   of at least ``two_sockets_from`` cores get two sockets, of one NUMA node each. Cordoned nodes are kept, counted.
 - A file that holds both is read as pods, with ``what=nodes`` as nodes.
-- A file is one JSON value and is held whole, in about ten times its size of memory.
+- A file is one JSON value and is held whole: measured, 33 kB of memory a pod (four times the text), 0.5 GiB for 12,000 pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,24 +35,13 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import BadInput
-from harness.readers._cluster import Node, by_group, cluster_of
+from harness.readers._cluster import Node, NodeOptions, by_group, cluster_of
 from harness.readers._jobs import START, JobRows
 from harness.readers._json import field, read_json
 from harness.readers._options import option
 from harness.readers._pods import Pod, parse_pod
 from harness.readers._quantities import MIB_BYTES, amount
-from harness.readers._rules import (
-    DUPLICATES,
-    DUPLICATES_HELP,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    bare_name,
-    pairs,
-    positive_runs,
-)
+from harness.readers._rules import JobOptions, Tally, bare_name, pairs, positive_runs
 from harness.readers._spool import Spool
 from harness.readers._times import Clock
 from harness.schema import KINDS
@@ -63,7 +52,7 @@ OWN_OF_NODE = ("DaemonSet", "Node")
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NodeOptions, JobOptions):
     what: str = option("auto", "read pods or nodes; auto: pods where there are any", ("auto", "pods", "nodes"))
     snapshot: str = option("", "when the list was taken, such as 2026-01-31T12:00:00Z; the latest time in it without one")
     gpu_resources: str = option("nvidia.com/gpu,amd.com/gpu,gpu.intel.com/i915", "resources that are GPUs, separated by commas")
@@ -77,13 +66,6 @@ class Options:
     pending: str = option("drop", "pods that were never placed: drop them, or keep them to the snapshot", ("drop", "keep"))
     preemptible_classes: str = option("", "priority classes whose pods may be evicted, separated by commas")
     cpu_jobs: str = option("keep", "pods without GPU", ("keep", "drop"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
-    name: str = option("", "nodes: name of the cluster; the file's name without it")
-    two_sockets_from: int = option(64, "nodes: servers with at least so many cores get two sockets, the others one")
-    servers_per_rack: int = option(16, "nodes: servers of a rack")
-    racks_per_spine: int = option(4, "nodes: racks below a spine switch")
 
 
 def read(paths: Sequence[Path], options: Options) -> tuple[Spool | Mapping[str, Any], list[str]]:

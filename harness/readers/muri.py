@@ -28,22 +28,7 @@ import pyarrow.compute as pc
 from harness.readers._csv import read_chunks
 from harness.readers._jobs import JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DUPLICATES,
-    DUPLICATES_HELP,
-    INT16,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    at_least_one,
-    bare_name,
-    gangs,
-    named,
-    numbers,
-    positive_runs,
-)
+from harness.readers._rules import INT16, JobOptions, Tally, at_least_one, bare_name, gangs, named, numbers, positive_runs
 from harness.readers._spool import Spool
 from harness.readers._units import OWN, TIME_UNIT_HELP, TIME_UNITS, TimeUnit
 
@@ -57,12 +42,9 @@ SHORTEST_S, LONG_S = 60.0, 50 * 86400.0
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     priority: str = option("none", "priority of a job: none (0), or the file's random label", ("none", "file"))
     time_unit: str = option(OWN, TIME_UNIT_HELP, TIME_UNITS)
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     gpus_per_instance: int = option(8, "GPUs of a server: larger jobs become gangs")
     preemptible: bool = option(False, "whether jobs may be evicted")
 

@@ -40,23 +40,7 @@ from harness.errors import BadInput
 from harness.readers._csv import Chunk, Dialect, read_chunks
 from harness.readers._jobs import START, JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DONE,
-    DUPLICATES,
-    DUPLICATES_HELP,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    by_word,
-    named,
-    numbers,
-    positive_runs,
-    priorities,
-    shared_out,
-    words,
-)
+from harness.readers._rules import DONE, JobOptions, Tally, by_word, named, numbers, positive_runs, priorities, shared_out, words
 from harness.readers._spool import Spool
 from harness.readers._times import TZ_HELP, Clock, lengths
 from harness.readers._tres import NOTHING, Resources, parse_tres
@@ -74,7 +58,7 @@ MOST_PRIORITY = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     tz: str = option("none", TZ_HELP)
     size: str = option("allocated", "resources of a job: these, or the other where there are none", ("allocated", "requested"))
     gpu_types: str = option("ignore", "types of gres/gpu: ignore them, or keep them as the allow-list of models", ("ignore", "keep"))
@@ -83,9 +67,6 @@ class Options:
     hetjobs: str = option("keep", "components of heterogeneous jobs: keep each as a job, or drop them", ("keep", "drop"))
     requeued: str = option("all", "records of one JobID: all of them, or the last", ("all", "last"))
     cpu_jobs: str = option("keep", "jobs without GPU", ("keep", "drop"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     tenant: str = option("Account", "column that names the tenant", TENANTS)
     priority: str = option("column", "priority of a job: the column, or none (0)", ("column", "none"))
     priorities: str = option("", "priority of QOS names, such as high=100,normal=10: instead of the column")

@@ -33,19 +33,7 @@ import pyarrow.compute as pc
 from harness.readers._csv import Chunk, Dialect, read_chunks
 from harness.readers._jobs import JobRows
 from harness.readers._options import option
-from harness.readers._rules import (
-    DUPLICATES,
-    DUPLICATES_HELP,
-    NONPOSITIVE,
-    NONPOSITIVE_HELP,
-    UNSORTED,
-    UNSORTED_HELP,
-    Tally,
-    bare_name,
-    gangs,
-    numbers,
-    positive_runs,
-)
+from harness.readers._rules import JobOptions, Tally, bare_name, gangs, numbers, positive_runs
 from harness.readers._spool import Spool
 from harness.readers._stream import raw_head
 from harness.readers._times import iso
@@ -62,15 +50,12 @@ HEADER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(JobOptions):
     size: str = option("requested", "processors of a job: requested or used, the other where it is unknown", ("requested", "used"))
     resource: str = option("cpus", "what a processor is", ("cpus", "gpus"))
     per_instance: int = option(0, "processors of a server: larger jobs become gangs; 0: MaxProcs / MaxNodes of the header, or 1")
     memory: str = option("take", "memory: take what was requested, else used; or ignore it", ("take", "ignore"))
     cancelled: str = option("keep", "cancelled jobs that ran", ("keep", "drop"))
-    nonpositive: str = option("drop", NONPOSITIVE_HELP, NONPOSITIVE)
-    duplicates: str = option("keep", DUPLICATES_HELP, DUPLICATES)
-    unsorted: str = option("sort", UNSORTED_HELP, UNSORTED)
     priority: int = option(0, "priority of every job")
     preemptible: bool = option(False, "whether jobs may be evicted")
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import BadInput
-from harness.schema import TRACES, Table, arrow_schema
+from harness.schema import TRACES, Table, arrow_schema, names
 from harness.tables import parquet
 from harness.tables.checks import TIME_COLUMN, checked, fill_defaults
 from harness.tables.sniff import one_line, read_head, seems
@@ -51,7 +51,7 @@ class TraceFile:
         That check takes 8 bytes for each row.
         """
         hashes, at = np.empty(self.rows, np.uint64), 0
-        for raw in self._raw(True):
+        for raw in self.raw(True):
             block = checked(raw, self.singly, f"{self.path}{f' (rows counted from {at:,})' if at else ''}")
             hashes[at:at + block.num_rows] = string_hashes(block[self.mark])
             at += block.num_rows
@@ -62,7 +62,7 @@ class TraceFile:
     def blocks(self) -> Iterator[pa.Table]:
         """The blocks of a file that passed ``checked_blocks``: schema columns first, defaults applied, then the unknown ones."""
         types = {field.name: field.type for field in arrow_schema(self.table)}
-        for raw in self._raw(False):
+        for raw in self.raw(False):
             same = all(raw.schema.field(name).type == types.get(name, raw.schema.field(name).type) for name in raw.column_names)
             yield fill_defaults(raw, self.table) if same else checked(raw, self.singly, str(self.path))
 
@@ -72,7 +72,7 @@ class TraceFile:
         if at < 0 or not (pa.types.is_floating(self.schema.types[at]) or pa.types.is_integer(self.schema.types[at])):
             return False
         last = -np.inf
-        for block in self._raw(False, [self.time]):
+        for block in self.raw(False, [self.time]):
             times = pc.fill_null(block[self.time].cast(pa.float64(), safe=False), np.nan).to_numpy()
             if times[0] < last or (times[1:] < times[:-1]).any():
                 return False
@@ -82,14 +82,14 @@ class TraceFile:
     def _check_unique(self, suspects: np.ndarray) -> None:
         """Raises BadInput when a name with one of these hashes is there twice."""
         seen: set[str] = set()
-        for block in self._raw(False, [self.mark]) if len(suspects) else ():
+        for block in self.raw(False, [self.mark]) if len(suspects) else ():
             names = block[self.mark].cast(pa.string())
             for name in names.filter(pa.array(np.isin(string_hashes(names), suspects))).to_pylist():
                 if name in seen:
                     raise BadInput(f"{self.path}: column {self.mark}: '{one_line(name, 40)}' is there twice, must be unique")
                 seen.add(name)
 
-    def _raw(self, verify: bool, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    def raw(self, verify: bool, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """The blocks as they are in the file, each column in one chunk; page checksums are tested when ``verify``."""
         size = parquet.ROW_GROUP
         waiting, n = [], 0
@@ -106,6 +106,30 @@ class TraceFile:
                 yield pa.concat_tables(waiting).combine_chunks()
         except (pa.ArrowException, OSError) as error:
             raise _corrupt(self.path, error) from error
+
+
+class TraceColumns:
+    """The trace in a file of jobs or requests as a table of which one column at a time is in memory, texts as a number a row.
+
+    Raises BadInput, here, when it is not sound: see ``TraceFile.checked_blocks``.
+    """
+
+    def __init__(self, source: TraceFile):
+        for _ in source.checked_blocks():
+            pass
+        self.source, self.num_rows, self.schema = source, source.rows, source.schema
+        self.column_names = [*names(source.table), *(name for name in source.schema.names if name not in names(source.table))]
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        """A column of schema type with its default applied, or one beyond the schema as it is."""
+        rules = tuple(column for column in self.source.singly if column.name == name)
+        if name not in self.schema.names and rules[0].default in names(self.source.table):
+            return self[str(rules[0].default)]
+        read = [name] if name in self.schema.names else [self.source.time]
+        parts = [checked(block, rules, str(self.source.path))[name] for block in self.source.raw(False, read)]
+        if pa.types.is_string(parts[0].type):
+            parts = [part.dictionary_encode() for part in parts]
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks]).unify_dictionaries()
 
 
 def _parts(file: pq.ParquetFile, columns: list[str] | None, size: int) -> Iterator[pa.Table]:

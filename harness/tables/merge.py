@@ -1,6 +1,7 @@
 """Several traces of one kind as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.schema import TRACES
+from harness.tables.blocks import TraceFile, singly
 from harness.tables.checks import TIME_COLUMN, checked, kind_of
 from harness.tables.sniff import one_line
 
@@ -26,24 +28,67 @@ def merge(traces: Mapping[str, pa.Table], starts_s: Sequence[float] | None = Non
     trace's times are moved by; None leaves them as they are, on one clock. Columns beyond the schema that one trace lacks are null there.
     Raises BadInput for traces of different kinds, columns of types that do not go together, and a move before time 0.
     """
-    kinds = {name: kind_of(table, name) for name, table in traces.items()}
+    kind = _kind({name: kind_of(table, name) for name, table in traces.items()})
+    parts = [_part(table, kind, name, number, starts_s[number] if starts_s else 0.0) for number, (name, table) in enumerate(traces.items())]
+    whole = _in_order(_together(list(traces), parts), kind)
+    return checked(whole, TRACES[kind][1], "the merged trace")
+
+
+def merge_sorted(traces: Mapping[str, TraceFile], starts_s: Sequence[float]) -> Iterator[pa.Table]:
+    """``merge`` of traces of jobs or requests that are each sorted by arrival, with the same rows, in pieces.
+
+    Each trace is checked while it is read: a block of each is in memory, and as many as one instant spans, beside 8 bytes for each row.
+    """
+    kind = _kind({name: str(source.kind) for name, source in traces.items()})
+    coming = [map(partial(_part, kind=kind, name=name, number=number, start_s=starts_s[number]), source.checked_blocks())
+              for number, (name, source) in enumerate(traces.items())]
+    waiting = [next(blocks) for blocks in coming]
+    like, more = _together(list(traces), [part.slice(0, 0) for part in waiting]), [True] * len(waiting)
+    while True:
+        times = [part[TIME_COLUMN[kind]].to_numpy() for part in waiting]
+        known = min((mine[-1] for mine, goes_on in zip(times, more, strict=True) if goes_on), default=np.inf)
+        ready = [int(np.searchsorted(mine, known)) if known < np.inf else len(mine) for mine in times]
+        whole = _together(list(traces), [like, *(part.slice(0, n) for part, n in zip(waiting, ready, strict=True))])
+        yield checked(_in_order(whole, kind), singly(TRACES[kind][1]), "the merged trace")
+        if not any(more):
+            return
+        for i, mine in enumerate(times):
+            waiting[i] = waiting[i].slice(ready[i])
+            if more[i] and mine[-1] == known:
+                following = next(coming[i], None)
+                more[i] = following is not None
+                waiting[i] = pa.concat_tables([waiting[i], following]) if following is not None else waiting[i]
+
+
+def _kind(kinds: Mapping[str, str]) -> str:
+    """The one kind of all traces. Raises BadInput."""
     kind = next(iter(kinds.values()))
     if other := next((name for name, found in kinds.items() if found != kind), None):
         raise BadInput(f"{other}: holds {kinds[other]}, the first trace {kind}; only traces of one kind go together")
-    parts = []
-    for number, (name, table) in enumerate(traces.items()):
-        table = _moved(table, kind, name, starts_s[number] if starts_s else 0.0)
-        if kind != "services":
-            table = _replaced(table, TRACES[kind][0], pc.binary_join_element_wise(name, table[TRACES[kind][0]], "/"))
-        was = pc.fill_null(table[MARKED[kind]], "")
-        table = _replaced(table, MARKED[kind], pc.if_else(pc.equal(was, ""), name, pc.binary_join_element_wise(name, was, "/")))
-        parts.append(own_blocks(table, number) if kind == "requests" else table)
+    return kind
+
+
+def _part(table: pa.Table, kind: str, name: str, number: int, start_s: float) -> pa.Table:
+    """Rows of the trace with this ``name`` and ``number`` as they are in the merged one."""
+    table = _moved(table, kind, name, start_s)
+    if kind != "services":
+        table = _replaced(table, TRACES[kind][0], pc.binary_join_element_wise(name, table[TRACES[kind][0]], "/"))
+    was = pc.fill_null(table[MARKED[kind]], "")
+    table = _replaced(table, MARKED[kind], pc.if_else(pc.equal(was, ""), name, pc.binary_join_element_wise(name, was, "/")))
+    return (own_blocks(table, number) if kind == "requests" else table).replace_schema_metadata(None)
+
+
+def _together(names: Sequence[str], parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts of all traces below each other, with the columns of all. Raises BadInput."""
     try:
-        whole = pa.concat_tables([part.replace_schema_metadata(None) for part in parts], promote_options="permissive")
+        return pa.concat_tables(parts, promote_options="permissive")
     except pa.ArrowException as error:
-        raise BadInput(f"{', '.join(traces)}: have columns of types that do not go together ({one_line(error)})") from error
-    order = np.argsort(whole[TIME_COLUMN[kind]].to_numpy(), kind="stable")
-    return checked(whole.take(pa.array(order)).combine_chunks(), TRACES[kind][1], "the merged trace")
+        raise BadInput(f"{', '.join(names)}: have columns of types that do not go together ({one_line(error)})") from error
+
+
+def _in_order(rows: pa.Table, kind: str) -> pa.Table:
+    order = np.argsort(rows[TIME_COLUMN[kind]].to_numpy(), kind="stable")
+    return rows.take(pa.array(order)).combine_chunks()
 
 
 def own_blocks(requests: pa.Table, number: int, apart: int = OWN_BLOCKS) -> pa.Table:

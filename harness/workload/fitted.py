@@ -45,6 +45,7 @@ class Params:
     load_scale: multiplies all rates (1).
     bin_s, period_s: over which rates are constant, and time that has a factor of its own besides: a day, or less in a short trace (s).
     silent: how often a day nothing arrives for a while, and for how long on average (s); of all classes at once.
+    shared: sigma and rho of the log-normal AR(1) factor that each period has in all classes at once.
     classes: one mapping for each class, see harness.workload.fitted.ClassFit.
     map: rules that set columns of matching rows, such as the priority of a class (see harness.workload.classes).
     """
@@ -58,6 +59,7 @@ class Params:
     bin_s: float = HOUR_S
     period_s: float = DAY_S
     silent: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    shared: list[float] = field(default_factory=lambda: [0.0, 0.0])
     classes: list[dict[str, Any]] = field(default_factory=list)
     map: list[dict[str, Any]] = field(default_factory=list)
 
@@ -107,6 +109,7 @@ def generate(params: Params, cluster: "Cluster", seed: int) -> pa.Table:
     check_number("period_s", params.period_s, low=params.bin_s, high=DAY_S)
     if len(params.silent) != 2 or not np.isfinite(params.silent).all() or min(params.silent) < 0:
         raise BadInput(f"workload.silent={params.silent}: must be 2 numbers >= 0, times a day and their mean length in s")
+    _check_factor("workload.shared", params.shared)
     if params.kind not in ("jobs", "requests"):
         raise BadInput(f"workload.kind={params.kind}: must be jobs or requests")
     if not params.classes:
@@ -137,12 +140,12 @@ def _class(section: dict[str, Any], number: int, kind: str) -> ClassFit:
             raise BadInput(f"{where}: has no {required}")
     mine = typed(ClassFit, section, where)
     check_number(f"{where}.per_hour", mine.per_hour, low=0)
-    for key, size in (("hour", (0, 24)), ("weekday", (0, 7)), ("day", (2,)), ("bin", (2,)), ("batch", (2,))):
+    for key, size in (("hour", (0, 24)), ("weekday", (0, 7)), ("batch", (2,))):
         values = getattr(mine, key)
         if len(values) not in size or not np.isfinite(values).all() or min(values, default=0) < 0:
             raise BadInput(f"{where}.{key}={values}: must be {' or '.join(map(str, size))} numbers >= 0")
     for key in ("day", "bin"):
-        check_number(f"{where}.{key}[1]", getattr(mine, key)[1], low=0, below=1)
+        _check_factor(f"{where}.{key}", getattr(mine, key))
     check_number(f"{where}.batch[0]", mine.batch[0], low=1)
     check_number(f"{where}.rank_correlation", mine.rank_correlation, low=-1, high=1)
     lists = {"prompt": mine.prompt, "output": mine.output} if kind == "requests" else {
@@ -157,15 +160,24 @@ def _class(section: dict[str, Any], number: int, kind: str) -> ClassFit:
     return mine
 
 
+def _check_factor(where: str, values: list[float]) -> None:
+    """Raises BadInput unless they are sigma and rho."""
+    if len(values) != 2 or not np.isfinite(values).all() or min(values) < 0:
+        raise BadInput(f"{where}={values}: must be 2 numbers >= 0")
+    check_number(f"{where}[1]", values[1], low=0, below=1)
+
+
 def _times(params: Params, mine: ClassFit, seed: int, number: int) -> np.ndarray:
     end, week = params.days * DAY_S, params.start_hour * HOUR_S
     bins = int(np.ceil(end / params.bin_s))
     expected = arrivals.calendar(np.array(mine.hour or [1.0] * 24), np.array(mine.weekday or [1.0] * 7), bins, params.bin_s, week)
     expected = expected * (mine.per_hour * params.load_scale * params.bin_s / HOUR_S / mine.batch[0])
-    (day_sigma, day_rho), (bin_sigma, bin_rho) = mine.day, mine.bin
     period = params.period_s
-    days = arrivals.lognormal_ar1(generator(seed, Stream.FITTED_DAY, number), day_sigma, day_rho, arrivals.days_touched(end, week, period))
-    expected *= arrivals.per_day(days, bins, params.bin_s, week, period)
+    for (sigma, rho), random in ((params.shared, generator(seed, Stream.FITTED_SHARED)),
+                                 (mine.day, generator(seed, Stream.FITTED_DAY, number))):
+        periods = arrivals.lognormal_ar1(random, sigma, rho, arrivals.days_touched(end, week, period))
+        expected *= arrivals.per_day(periods, bins, params.bin_s, week, period)
+    bin_sigma, bin_rho = mine.bin
     expected *= arrivals.lognormal_ar1(generator(seed, Stream.FITTED_BIN, number), bin_sigma, bin_rho, bins)
     starts = arrivals.place(generator(seed, Stream.FITTED_COUNT, number), generator(seed, Stream.FITTED_PLACE, number), expected,
                             params.bin_s, end)

@@ -79,16 +79,18 @@ def _parameters(table: pa.Table, kind: str, by: Sequence[str], about: str, week:
                 ) -> dict[str, Any]:
     """The parameters of a trace from ``first`` on, ``week`` s after a Monday's midnight, with these silences (n, 2)."""
     bin_s, period_s = _scales(table.num_rows, span)
+    parts = {name: table.filter(pa.array(mask)) for name, mask in _classes(table, by).items()}
+    times = {name: np.sort(part[TIME_COLUMN[kind]].to_numpy()) - first for name, part in parts.items()}
+    shared = _shared(list(times.values()), span, period_s, silent) if bin_s < period_s <= MINUTE_S else [0.0, 0.0]
     classes = []
-    for name, mask in _classes(table, by).items():
-        part = table.filter(pa.array(mask))
-        process = _process(np.sort(part[TIME_COLUMN[kind]].to_numpy()) - first, span, bin_s, period_s, silent, week % arrivals.WEEK_S)
+    for name, part in parts.items():
+        process = _process(times[name], span, bin_s, period_s, silent, week % arrivals.WEEK_S, shared[0])
         marks = _job_marks(part) if kind == "jobs" else _request_marks(part)
         classes.append(_plain(asdict(ClassFit(name=name, **process, **marks, tenants=_tenants(part)))))
     defaults = asdict(ClassFit("", 0.0))
     kept = [{key: value for key, value in c.items() if value != defaults[key] or key in ("name", "per_hour")} for c in classes]
     params = asdict(Params(about=about, kind=kind, days=_round(span / DAY_S, 4), start_hour=_round(week % arrivals.WEEK_S / HOUR_S, 4),
-                           bin_s=bin_s, period_s=period_s, classes=kept,
+                           bin_s=bin_s, period_s=period_s, shared=[_round(v, 3) for v in shared], classes=kept,
                            silent=[_round(len(silent) * DAY_S / span), _round(float(np.diff(silent).mean()))] if len(silent) else [0, 0]))
     return {"generator": "fitted", **params}
 
@@ -137,8 +139,9 @@ def _classes(table: pa.Table, by: Sequence[str]) -> dict[str, np.ndarray]:
     return {names[i] or "none": codes == i for i in order}
 
 
-def _process(times: np.ndarray, span: float, bin_s: float, period_s: float, silent: np.ndarray, week: float) -> dict[str, Any]:
-    """The arrival process of one class; ``times`` ascend from 0 to at most ``span``."""
+def _process(times: np.ndarray, span: float, bin_s: float, period_s: float, silent: np.ndarray, week: float, shared: float
+             ) -> dict[str, Any]:
+    """The arrival process of one class beside the ``shared`` sigma of all; ``times`` ascend from 0 to at most ``span``."""
     heard = span - float(np.diff(silent).sum())
     mean_gap = heard / len(times)
     gaps = np.diff(times)
@@ -164,7 +167,7 @@ def _process(times: np.ndarray, span: float, bin_s: float, period_s: float, sile
     if span >= 7 * DAY_S:
         day, within = _two_scales(counts, expected, day_of, noise)
     elif bin_s < period_s <= MINUTE_S:
-        day, within = _slow_and_fast(counts, expected, day_of, noise)
+        day, within = _slow_and_fast(counts, expected, day_of, noise, shared)
     else:
         day, within = [0.0, 0.0], _modulation(*_unbiased(*_moments(counts, expected, noise), len(counts)))
     return {"per_hour": _round(len(times) * HOUR_S / heard), "hour": [_round(f, 3) for f in by_hour] if span >= 2 * DAY_S else [],
@@ -203,8 +206,35 @@ def _unbiased(variance: float, covariance: float, n: int) -> tuple[float, float]
     return variance, min(covariance, 0.95 * variance)
 
 
-def _slow_and_fast(counts: np.ndarray, expected: np.ndarray, period_of: np.ndarray, noise: float) -> tuple[list[float], list[float]]:
-    """Sigma and rho of the factors of periods and of bins in a trace of hours.
+def _shared(times: Sequence[np.ndarray], span: float, period_s: float, silent: np.ndarray) -> list[float]:
+    """Sigma and rho of the factor that periods have in all classes at once.
+
+    What classes have in common from one period to the next is its covariance; the steadiest class, which cannot vary less, bounds its
+    variance and says how long it lasts.
+    """
+    periods = int(span // period_s)
+    kept = _seen(silent, periods, period_s) > 0.5
+    if len(times) < 2 or kept.sum() < 5:
+        return [0.0, 0.0]
+    counts = [np.bincount(np.floor_divide(mine, period_s).astype(np.int64), minlength=periods + 1)[:periods][kept] for mine in times]
+    rest = [mine / max(float(mine.mean()), 1e-9) - 1.0 for mine in counts]
+    variances = [max(float(mine.var()) - 1.0 / max(float(n.mean()), 1e-9), 0.0) for mine, n in zip(rest, counts, strict=True)]
+    steady = rest[int(np.argmin(variances))]
+    common = float(np.mean([(a[1:] * b[:-1]).mean() for a in rest for b in rest if a is not b]))
+    next_one, second = (float((steady[lag:] * steady[:-lag]).mean()) for lag in (1, 2))
+    variance, rho = _slow(min(variances), common, common * second / max(next_one, 1e-9), len(steady))
+    return [arrivals.sigma_of(variance), rho]
+
+
+def _slow(variance: float, covariance: float, second: float, n: int) -> tuple[float, float]:
+    """Variance and rho of the factor that has all that goes on from one of ``n`` periods to the next and to the ``second`` next."""
+    rho = min(max(second / covariance, 0.0), 0.95) if covariance > 0 else 0.0
+    return (_unbiased(min(covariance / rho, variance), covariance, n)[0], rho) if rho > 0.05 else (0.0, 0.0)
+
+
+def _slow_and_fast(counts: np.ndarray, expected: np.ndarray, period_of: np.ndarray, noise: float, shared: float
+                   ) -> tuple[list[float], list[float]]:
+    """Sigma and rho of the factors of periods and of bins in a trace of hours, beside the ``shared`` sigma that all classes have.
 
     What periods share with the next is the slow factor's alone, which has all of it that goes on from one to the second next. The fast one
     has the rest of the variance of bins, and the rho with which it leaves in periods what they have beyond the slow one, by bisection.
@@ -213,16 +243,11 @@ def _slow_and_fast(counts: np.ndarray, expected: np.ndarray, period_of: np.ndarr
     rest = sums[0] - sums[1]
     second = float((rest[2:] * rest[:-2]).sum() / (sums[1][2:] * sums[1][:-2]).sum()) if len(rest) > 4 else 0.0
     variance, covariance = _moments(*sums, noise)
-    rho = min(max(second / covariance, 0.0), 0.95) if covariance > 0 else 0.0
-    slow, _ = _unbiased(min(max(covariance, 0.0) / rho, variance), max(covariance, 0.0), len(rest)) if rho > 0.05 else (0.0, 0.0)
-    total, _ = _moments(counts, expected, noise)
-    sigma = arrivals.sigma_of((1.0 + total) / (1.0 + slow) - 1.0)
-    left, size = (1.0 + max(variance, slow)) / (1.0 + slow) - 1.0, max(int(np.median(np.bincount(period_of))), 1)
-    low, high = 0.0, 0.99
-    for _ in range(30):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _mean_of_bins(sigma, middle, size) < left else (low, middle)
-    return [arrivals.sigma_of(slow), rho], [sigma, low]
+    of_all = float(np.expm1(shared**2))
+    slow, rho = _slow(variance, covariance, second, len(rest))
+    own, slow = max((1.0 + slow) / (1.0 + of_all) - 1.0, 0.0), max(slow, of_all)
+    within = _modulation(*((1.0 + moment) / (1.0 + slow) - 1.0 for moment in _moments(counts, expected, noise)))
+    return [arrivals.sigma_of(own), rho if own else 0.0], within
 
 
 def _mean_of_bins(sigma: float, rho: float, size: int) -> float:
