@@ -10,9 +10,9 @@ from harness.figures.settings import NotDrawn
 from harness.figures.standings import field, relative
 from harness.figures.style import GREY, canvas, curve_handle, in_order, legend_below, log_axis, looks, starred, styled
 
-CAPTION = """Means over clusters and loads, with bootstrap 95 % intervals over seeds; goodput is set against the baseline's in the same
-cell. Up and to the left is better for both. Coloured policies are those that no other beats in both means (the Pareto front, joined by a
-line); the others are grey. Delays below 1 s count as 1 s. * a reconstruction."""
+CAPTION = """Means over clusters and loads, with bootstrap 95 % intervals over seeds; mean goodput over the baseline's. Up and to the
+left is better for both. Coloured policies are those that no other beats in both means (the Pareto front, joined by a line); the others are
+grey. Delays below 1 s count as 1 s. * a reconstruction."""
 INSIDE = None
 LEAST_S = 1.0
 

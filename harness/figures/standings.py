@@ -61,10 +61,14 @@ def ranks(found: Field) -> np.ndarray:
 
 
 def relative(found: Field, baseline: str) -> np.ndarray:
-    """Mean over settings of value / value of ``baseline`` under the same seed, (policies, seeds); nan where the baseline has 0."""
-    base = found.values[:, [found.policies.index(baseline)], :]
+    """Mean over settings over that of ``baseline`` under the same seed, (policies, seeds); nan where the baseline has 0.
+
+    Not the mean of ratios: where the baseline hardly gets anything done, one ratio of thousands would hide all others.
+    """
+    mean = _mean(found.values, 0)
+    base = mean[[found.policies.index(baseline)], :]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _mean(np.where(base > 0, found.values / base, np.nan), 0)
+        return np.where(base > 0, mean / base, np.nan)
 
 
 def standings(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
