@@ -111,8 +111,9 @@ def prefix_reuse(table: pa.Table) -> float:
     """Share of all prefix blocks that an unbounded cache would hold: those before the first block that no earlier request had."""
     seen: set[int] = set()
     blocks = hits = 0
+    column = table["prefix_hashes"]
     for row in np.argsort(table["arrival_time"].to_numpy(), kind="stable"):
-        hashes = table["prefix_hashes"][int(row)].as_py() or []
+        hashes = column[int(row)].as_py() or []
         blocks += len(hashes)
         hits += next((i for i, block in enumerate(hashes) if block not in seen), len(hashes))
         seen.update(hashes)

@@ -162,6 +162,19 @@ def test_a_column_at_a_time_gives_the_same_page(kind: str, tmp_path: Path, monke
         assert all(columns[name].cast(whole[name].type).combine_chunks() == whole[name].combine_chunks() for name in whole.column_names)
 
 
+def test_no_column_is_read_again_for_every_row(tmp_path: Path):
+    class Counted(TraceColumns):
+        reads: list[str] = []
+
+        def __getitem__(self, name: str) -> pa.ChunkedArray:
+            self.reads.append(name)
+            return super().__getitem__(name)
+
+    write_table(requests(np.arange(200.0), prefix_hashes=[[row // 2] for row in range(200)]), tmp_path / "t.parquet")
+    columns = Counted(TraceFile(tmp_path / "t.parquet"))
+    assert describe(columns)["prefix_blocks_seen_before"] == 0.5 and len(columns.reads) < 20
+
+
 def test_describe_gives_burstiness_for_any_kind():
     for table in TRACES.values():
         assert {"gap_cv", "count_cv", "dispersion", "autocorrelation_1"} <= set(describe(table)["arrivals"])

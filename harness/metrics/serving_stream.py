@@ -5,7 +5,7 @@ then: stays by block, and the ends of the steps that made tokens by replica; and
 known only at the end. What the summary needs of each request is kept too, each column in a file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -112,7 +112,9 @@ class RequestWriter:
         utilization = utilization_of(outcome, self._spans(), self._pieces(), interval_s, warmup_s)
         log = new_log(0)._replace(size=np.array([self.spans, 0]))
         state = outcome.state._replace(shown=outcome.state.shown._replace(requests=_Columns(self._column)))  # pyright: ignore
-        whole = replace(outcome, log=log, state=state, tbt_mean=self._column("tbt_mean"), tbt_p99=self._column("tbt_p99"))
+        mean: Any = _Column(lambda: self._column("tbt_mean"))
+        high: Any = _Column(lambda: self._column("tbt_p99"))
+        whole = replace(outcome, log=log, state=state, tbt_mean=mean, tbt_p99=high)
         return utilization, serving_summary(whole, utilization, warmup_s)
 
     def _spans(self) -> Iterator[Any]:
@@ -124,6 +126,19 @@ class RequestWriter:
         for low in range(0, len(self._column("arrival")), READ_AT_ONCE):
             yield SimpleNamespace(**{name: np.array(self._column(name)[low:low + READ_AT_ONCE])
                                      for name in ("arrival", "start", "finish", "status")})
+
+
+class _Column:
+    """A column that is in memory only while something is made of it."""
+
+    def __init__(self, read: Callable[[], Array]):
+        self.read = read
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self.read()[rows]
+
+    def __gt__(self, other: Array) -> Array:
+        return self.read() > other
 
 
 class _Columns:
