@@ -7,6 +7,9 @@ from harness.metrics.requests import requests_table
 from harness.serving.hooks import policy_names
 from serving_worlds import families, play, pool, suited, world
 
+WITH_STORES = {"fcfs with prefix stores": "fewest_tokens", "fcfs with prefix stores, routing prefix": "prefix"}
+"""Further replays, with their rule of routing."""
+
 
 def digests() -> dict[str, str]:
     found = {}
@@ -19,10 +22,10 @@ def digests() -> dict[str, str]:
         table = requests_table(play(rows, pool(**keys), policy, **columns))
         found[policy] = hashlib.sha256(json.dumps(table.to_pydict()).encode()).hexdigest()
     rows = world(12, n=40, span=3.0)
-    for routing in ("fewest_tokens", "prefix"):
+    for name, routing in WITH_STORES.items():
         where = pool(kv_blocks=90, batch=12, replicas=2, prefix_block_tokens=8, prefix_cache_gb=0.05, routing=routing)
         table = requests_table(play(rows, where, prefix_hashes=families(12, rows, 8)))
-        found[f"fcfs with prefix stores, {routing}"] = hashlib.sha256(json.dumps(table.to_pydict()).encode()).hexdigest()
+        found[name] = hashlib.sha256(json.dumps(table.to_pydict()).encode()).hexdigest()
     return found
 
 

@@ -21,8 +21,9 @@ from harness.metrics.requests import requests_table
 from harness.metrics.serving import serving_summary, serving_utilization
 from harness.serving.hooks import load_policy
 from harness.serving.outcome import Outcome
+from harness.serving.prefix import ABSENT, NEWER, OLDER
 from harness.serving.replay import replay
-from harness.serving.state import ABSENT, MOST
+from harness.serving.state import STORE_BLOCKS
 from harness.tables import read_trace, write_table
 from serving_worlds import EXACT, facts, families, play, pool, trace, world
 from test_serving_hand_worked import steps
@@ -48,15 +49,15 @@ def reused(rows, hashes, where, **columns) -> tuple[Outcome, list[int]]:
 
 def held(outcome: Outcome, s: int = 0) -> list[int]:
     """Numbers of the blocks in a store, the least recent first; the ring is whole in both directions."""
-    stores, found = outcome.state.shown.stores, []
-    end = stores.newer.shape[1] - 1
-    block = stores.newer[s, end]
-    while block != end:
-        assert stores.older[s, stores.newer[s, block]] == block
-        found.append(int(block))
-        block = stores.newer[s, block]
-    assert len(found) == stores.held[s] <= stores.size[MOST]
-    assert (stores.newer[s, :end] != ABSENT).sum() == len(found)
+    view = outcome.state.shown
+    ring, found = view.stores[s, :-1].reshape(-1, 2), []
+    mark = len(ring) - 1
+    block = int(ring[mark, NEWER])
+    while block != mark:
+        assert ring[ring[block, NEWER], OLDER] == block
+        found.append(block)
+        block = int(ring[block, NEWER])
+    assert len(found) == view.stores[s, -1] <= view.count[STORE_BLOCKS] and (ring[:mark] != ABSENT).sum() == 2 * len(found)
     return found
 
 
@@ -176,18 +177,18 @@ def test_the_engine_equals_its_twin(shape: str, kind: str):
             rows, where.replicas, where.blocks, 16, where.batch, where.chunk, exact, KEYS["sjf"], False, where.decode_replicas,
             LOAD if where.preemption == "swap" else None, where.move_s()[1], by_key=where.chunk_order == "key", hashes=hashes, load_s=LOAD,
             stores=(blocks, 8, kind == "shared"), by_prefix=routing == "prefix")
-        requests, loaded = outcome.state.shown.requests, outcome.state.shown.stores.loaded
-        got = [(q.start, q.first_token, q.finish, q.preemptions, q.replica, n) for q, n in zip(requests, loaded, strict=True)]
+        view = outcome.state.shown
+        got = [(q.start, q.first_token, q.finish, q.preemptions, q.replica, q.loaded) for q in view.requests]
         want = [(q.start, q.times[0], q.times[-1], q.preemptions, q.replica, q.loaded) for q in twins]
         np.testing.assert_allclose(got, want, rtol=1e-12, err_msg=f"seed {seed}")
-        assert loaded.sum() > 100
+        assert view.requests.loaded.sum() > 100
         slow = play(rows, dataclasses.replace(where, skip_ahead=False), "sjf", prefix_hashes=hashes)
         assert requests_table(slow).equals(requests_table(outcome))
-        assert slow.state.shown.stores.newer.tobytes() == outcome.state.shown.stores.newer.tobytes()
-        for s in range(len(outcome.state.shown.stores.held)):
-            inside_now, stores = set(held(outcome, s)), outcome.state.shown.stores
-            for q in range(len(rows)):
-                inside = [int(block) in inside_now for block in stores.block[stores.first[q]:stores.first[q + 1]]]
+        assert slow.state.shown.stores.tobytes() == view.stores.tobytes()
+        for s in range(len(view.stores)):
+            now = set(held(outcome, s))
+            for q in view.requests:
+                inside = [int(block) in now for block in view.prefix[q.prefix:q.prefix + q.prefix_n]]
                 assert inside == sorted(inside, reverse=True)  # a store has all that a block continues
 
 
@@ -226,9 +227,9 @@ def test_an_unbounded_store_spares_what_sets_of_blocks_say():
     rows = [(a, p, 1) for a, p, _ in world(3, n=300, longest=2000)]
     table = trace(rows, prefix_hashes=families(3, rows, 8))
     outcome = replay(table, one_by_one(8), load_policy("fcfs"))
-    assert outcome.state.shown.stores.loaded.sum() == spared(table, 8) > 1000
+    assert outcome.state.shown.requests.loaded.sum() == spared(table, 8) > 1000
     smaller = replay(table, pool(replicas=3, prefix_block_tokens=8, prefix_cache_gb=gb(300, 8)), load_policy("fcfs"))
-    assert 0 < smaller.state.shown.stores.loaded.sum() < spared(table, 8)
+    assert 0 < smaller.state.shown.requests.loaded.sum() < spared(table, 8)
 
 
 def test_the_real_mooncake_trace_is_reused_as_its_hashes_say(shared_traces: Path, tmp_path: Path):
@@ -241,10 +242,10 @@ def test_the_real_mooncake_trace_is_reused_as_its_hashes_say(shared_traces: Path
     kv = {"kv_blocks": 20_000}
     outcome = replay(table, one_by_one(512, **kv), load_policy("fcfs"))
     prompts = sum(table["prompt_tokens"].to_pylist())
-    found = outcome.state.shown.stores.loaded.sum()
+    found = outcome.state.shown.requests.loaded.sum()
     assert found == spared(table, 512) and found / prompts == pytest.approx(prefix_reuse(table), abs=0.05)
     small = replay(table, pool(replicas=4, prefix_cache_gb=200, routing="prefix", chunk=8192, **kv), load_policy("fcfs"))
-    assert 0.1 * prompts < small.state.shown.stores.loaded.sum() < found
+    assert 0.1 * prompts < small.state.shown.requests.loaded.sum() < found
 
 
 @pytest.mark.parametrize("keys, message", [

@@ -6,7 +6,7 @@ import pyarrow as pa
 from harness import schema
 from harness.metrics.jobs import words
 from harness.serving.outcome import Outcome
-from harness.serving.state import DROPPED, FINISHED, HELD, MOST, NOBODY, REJECTED, UNSUBMITTED, WAITING, Array
+from harness.serving.state import DROPPED, FINISHED, HELD, NOBODY, REJECTED, STORE_BLOCKS, UNSUBMITTED, WAITING, Array
 
 REASONS = ("its KV cache fits no replica", "its replica went")
 """Why a request was rejected or dropped."""
@@ -51,9 +51,9 @@ def requests_table(outcome: Outcome) -> pa.Table:
         "slo_met": pa.array(met, mask=~has_slo | absent), "status": words(word, schema.REQUEST_STATUSES),
         "reason": words(requests.status == DROPPED, REASONS, (requests.status != DROPPED) & (requests.status != REJECTED)),
     }
-    stores, prefixes = outcome.state.shown.stores, ()
-    if stores.size[MOST]:
-        columns["cached_tokens"], prefixes = pa.array(stores.loaded.astype(np.int32)), schema.PREFIXES
+    prefixes = ()
+    if outcome.state.shown.count[STORE_BLOCKS]:
+        columns["cached_tokens"], prefixes = pa.array(requests.loaded.astype(np.int32)), schema.PREFIXES
     if (np.diff(outcome.order) < 0).any():
         row = np.empty(len(outcome.order), np.int64)
         row[outcome.order] = np.arange(len(row))

@@ -12,7 +12,7 @@ from harness.metrics.spans import Integrals
 from harness.metrics.utilization import interval_edges
 from harness.serving.log import OPERATION_SPAN, SPANS, STEP, spans_of
 from harness.serving.outcome import Outcome
-from harness.serving.state import BLOCKED_S, FINISHED, INTERRUPTS, MOST, REJECTED, SWITCHES, UNSUBMITTED, Array
+from harness.serving.state import BLOCKED_S, FINISHED, INTERRUPTS, REJECTED, STORE_BLOCKS, SWITCHES, UNSUBMITTED, Array
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 LATENCIES = ("queue_s", "ttft_s", "decode_wait_s", "tbt_mean_s", "tbt_p99_s", "e2e_s")
@@ -124,11 +124,11 @@ def _came(status: Array) -> Array:
 
 def _reuse(outcome: Outcome, counted: Array) -> dict[str, Value]:
     """What prefix stores spared, where there are any."""
-    requests, stores = outcome.state.shown.requests, outcome.state.shown.stores
-    if not stores.size[MOST]:
+    requests = outcome.state.shown.requests
+    if not outcome.state.shown.count[STORE_BLOCKS]:
         return {}
     started = counted & ~np.isnan(requests.start)
-    return {"prefix_hit_share": _share(float(stores.loaded[started].sum()), float(requests.prompt[started].sum()))}
+    return {"prefix_hit_share": _share(float(requests.loaded[started].sum()), float(requests.prompt[started].sum()))}
 
 
 def _tenants(outcome: Outcome) -> list[tuple[str, Array]]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from harness.errors import BadInput
 from harness.schema import LEVELS
 from harness.serving.pool import PREEMPTIONS, Pool
-from harness.serving.prefix import build_stores, empty_stores
+from harness.serving.prefix import NO_BLOCKS, add_prefixes, no_stores
 from harness.serving.routing import ROUTING as RULES
 from harness.serving.speed import FEATURES
 from harness.serving.state import (
@@ -65,9 +65,9 @@ def smallest_state() -> tuple[State, Own]:
         return np.zeros(n, kind).view(np.recarray)
 
     ints = np.zeros((1, 1), np.int64)
-    view = View(np.zeros(7), np.zeros(18, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
+    view = View(np.zeros(7), np.zeros(21, np.int64), np.zeros((1, 2, 3, FEATURES)), np.zeros(1, np.int64), ints, one(MODEL), one(TENANT),
                 one(REQUEST), one(REPLICA), one(QUEUE, 2), np.zeros(1), ints.copy(), np.zeros(1, np.int64), ints.copy(),
-                ints.copy(), one(CHANGE), empty_stores(1))
+                ints.copy(), one(CHANGE), NO_BLOCKS, no_stores())
     return State(view, one(WORK)), Own(np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
 
 
@@ -84,7 +84,7 @@ def build_state(trace: pa.Table, pool: Pool, seed: int, horizon_s: float = np.in
     state = build_empty(trace.num_rows, len(tenants), pool, seed, horizon_s, gangs, changes)
     add_requests(state, 0, trace, order, tenants, pool, predictor(seed), gangs)
     if pool.prefix_blocks:
-        state = state._replace(shown=state.shown._replace(stores=build_stores(trace, order, pool)))
+        state = state._replace(shown=add_prefixes(state.shown, trace, order, pool))
     return state, order, tenants
 
 
@@ -150,7 +150,7 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     changes.link *= len(coef) // len(LEVELS) if pool.links else 0
     models = np.zeros(len(switching), MODEL).view(np.recarray)
     models.switch_s, models.layers = switching, [model.layers for model in pool.all_models]
-    clock, count = np.zeros(7), np.zeros(18, np.int64)
+    clock, count = np.zeros(7), np.zeros(21, np.int64)
     clock[HORIZON] = horizon_s
     clock[SWAP_S] = pool.model.kv_bytes / (pool.gpu.pcie_gbs * 1e9 * pool.tp)
     clock[MOVE_FLOOR_S], clock[MOVE_S] = pool.move_s()
@@ -165,7 +165,7 @@ def build_empty(n: int, tenants: int, pool: Pool, seed: int, horizon_s: float, g
     members = np.full((m, pool.batch), NOBODY, np.int64)
     view = View(clock, count, coef, limit, row, models, table, requests, replicas, queues, np.full(m, np.inf), members,
                 np.zeros(n, np.int64), members.copy(),
-                np.zeros((m, pool.block), np.int64), changes, empty_stores(m))
+                np.zeros((m, pool.block), np.int64), changes, NO_BLOCKS, no_stores())
     return State(view, work)
 
 

@@ -18,111 +18,121 @@ import pyarrow.compute as pc
 
 from harness.errors import BadInput
 from harness.jit import inlined, kernel
-from harness.serving.state import ABSENT, MOST, SHARED, SWAP_S, TOKENS, Array, Stores
+from harness.serving.state import PREFIX_TOKENS, STORE_BLOCKS, STORE_SHARED, SWAP_S, Array, View
 
 if TYPE_CHECKING:
     from harness.serving.pool import Pool
 
 
-def empty_stores(replicas: int) -> Stores:
-    """No store: nothing is kept, nothing found."""
-    ints, ring = np.zeros(1, np.int64), np.zeros((1, 1), np.int32)
-    return Stores(np.zeros(3, np.int64), ints, np.zeros(0, np.int32), np.zeros(replicas, np.int64), ints.copy(), ring, ring.copy(),
-                  np.zeros(0, np.int64))
+NEWER, OLDER, ABSENT = 0, 1, -1
+"""A store is a row of View.stores: its blocks from the least to the most recent, closed to a ring by a mark with the number U. Block b has
+its neighbours at 2 b + NEWER and 2 b + OLDER, ABSENT when it is not in the store; the last column counts the blocks."""
+
+NO_BLOCKS = np.zeros(0, np.int32)
 
 
-def build_stores(trace: pa.Table, order: Array, pool: "Pool") -> Stores:
-    """Empty stores of ``pool`` for the requests of ``trace`` in this ``order`` (Q,).
+def no_stores(stores: int = 1, blocks: int = 0) -> Array:
+    """So many empty stores for so many different blocks."""
+    rings = np.full((stores, 2 * (blocks + 1) + 1), ABSENT, np.int32)
+    rings[:, -3:] = blocks, blocks, 0
+    return rings
+
+
+def add_prefixes(view: View, trace: pa.Table, order: Array, pool: "Pool") -> View:
+    """The view with the prefix blocks of the requests of ``trace``, in this ``order`` (Q,), and the empty stores of ``pool``.
 
     Raises BadInput for a request whose number of hashes does not go with ``pool.prefix_block_tokens``.
     """
-    tokens, lists = pool.prefix_block_tokens, trace["prefix_hashes"].combine_chunks()
+    tokens, lists, requests = pool.prefix_block_tokens, trace["prefix_hashes"].combine_chunks(), view.requests
     length = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     prompt = trace["prompt_tokens"].to_numpy().astype(np.int64)
-    whole = np.minimum(length, prompt // tokens)
     wrong = np.flatnonzero((length > 0) & ((length < prompt // tokens) | (length > -(-prompt // tokens))))
     if len(wrong):
         row = int(wrong[0])
         raise BadInput(f"requests, row {row}: {length[row]} prefix_hashes for a prompt of {prompt[row]} tokens, but "
                        f"pool.prefix_block_tokens={tokens}; it must be what the trace has (Mooncake 512, Qwen-Bailian 16)")
-    begin, whole = (np.cumsum(length) - length)[order], whole[order]
-    first = np.concatenate([[0], np.cumsum(whole)])
-    place = np.repeat(begin - first[:-1], whole) + np.arange(first[-1])
+    begin, whole = (np.cumsum(length) - length)[order], np.minimum(length, prompt // tokens)[order]
+    requests.prefix, requests.prefix_n = np.cumsum(whole) - whole, whole
+    place = np.repeat(begin - requests.prefix, whole) + np.arange(whole.sum())
     known, block = np.unique(lists.flatten().to_numpy()[place], return_inverse=True)
-    stores = 1 if pool.prefix_store == "shared" else pool.replicas
-    ring = np.full((stores, len(known) + 1), ABSENT, np.int32)
-    ring[:, -1] = len(known)
-    of = np.arange(pool.replicas) % stores
-    return Stores(np.array([tokens, pool.prefix_blocks, pool.prefix_store == "shared"], np.int64), first, block.astype(np.int32), of,
-                  np.zeros(stores, np.int64), ring, ring.copy(), np.zeros(len(order), np.int64))
+    shared = pool.prefix_store == "shared"
+    view.count[[STORE_BLOCKS, PREFIX_TOKENS, STORE_SHARED]] = pool.prefix_blocks, tokens, shared
+    return view._replace(prefix=block.astype(np.int32), stores=no_stores(1 if shared else pool.replicas, len(known)))
+
+
+@inlined
+def store_of(view, r):
+    """Row of View.stores for replica ``r``."""
+    return 0 if view.count[STORE_SHARED] else r
 
 
 @kernel
 def stored(view, r, q):
     """Prompt tokens of request ``q`` that the store of replica ``r`` would spare it: at most all but the last that it has to prefill."""
-    stores = view.stores
-    if not stores.size[MOST]:
+    requests = view.requests
+    if not view.count[STORE_BLOCKS]:
         return 0
-    s, first = stores.of[r], stores.first[q]
-    i = first
-    while i < stores.first[q + 1] and stores.newer[s, stores.block[i]] != ABSENT:
-        i += 1
-    return min((i - first) * stores.size[TOKENS], view.requests.target[q] - 1)
+    s, n = store_of(view, r), 0
+    while n < requests.prefix_n[q] and view.stores[s, 2 * view.prefix[requests.prefix[q] + n]] != ABSENT:
+        n += 1
+    return min(n * view.count[PREFIX_TOKENS], requests.target[q] - 1)
 
 
 @inlined
 def load_prefix(view, r, q):
     """The prefill of ``q``, out of its queue, begins on replica ``r`` with what the store has of it."""
-    if view.stores.size[MOST]:
+    if view.count[STORE_BLOCKS]:
         tokens = stored(view, r, q)
         view.requests.done[q] = tokens
         view.replicas.stall[r] += tokens * view.clock[SWAP_S]
         if np.isnan(view.requests.first_token[q]):
-            view.stores.loaded[q] = tokens
+            view.requests.loaded[q] = tokens
 
 
 @inlined
 def keep_prefix(view, r, q):
     """The prefill of ``q`` on replica ``r`` is complete: the store has its prompt."""
-    if view.stores.size[MOST]:
+    if view.count[STORE_BLOCKS]:
         _keep(view, r, q)
 
 
 @inlined
 def forget_prefixes(view, r):
     """Replica ``r`` is gone, and its own store with it."""
-    if view.stores.size[MOST] and not view.stores.size[SHARED]:
+    if view.count[STORE_BLOCKS] and not view.count[STORE_SHARED]:
         _forget(view, r)
 
 
 @kernel
 def _keep(view, r, q):
-    stores = view.stores
-    s, end = stores.of[r], stores.newer.shape[1] - 1
-    for i in range(stores.first[q + 1] - 1, stores.first[q] - 1, -1):
-        block = stores.block[i]
-        if stores.newer[s, block] != ABSENT:
+    stores, s, first = view.stores, store_of(view, r), view.requests.prefix[q]
+    held = stores.shape[1] - 1
+    mark = (held >> 1) - 1
+    for i in range(view.requests.prefix_n[q] - 1, -1, -1):
+        block = view.prefix[first + i]
+        if stores[s, 2 * block] != ABSENT:
             _take_out(stores, s, block)
-        elif stores.held[s] < stores.size[MOST]:
-            stores.held[s] += 1
+        elif stores[s, held] < view.count[STORE_BLOCKS]:
+            stores[s, held] += 1
         else:
-            _take_out(stores, s, stores.newer[s, end])
-        newest = stores.older[s, end]
-        stores.newer[s, newest], stores.older[s, end] = block, block
-        stores.newer[s, block], stores.older[s, block] = end, newest
+            _take_out(stores, s, stores[s, 2 * mark + NEWER])
+        newest = stores[s, 2 * mark + OLDER]
+        stores[s, 2 * newest + NEWER], stores[s, 2 * mark + OLDER] = block, block
+        stores[s, 2 * block + NEWER], stores[s, 2 * block + OLDER] = mark, newest
 
 
 @kernel
 def _forget(view, r):
     stores = view.stores
-    s, end = stores.of[r], stores.newer.shape[1] - 1
-    while stores.newer[s, end] != end:
-        _take_out(stores, s, stores.newer[s, end])
-    stores.held[s] = 0
+    held = stores.shape[1] - 1
+    mark = (held >> 1) - 1
+    while stores[r, 2 * mark + NEWER] != mark:
+        _take_out(stores, r, stores[r, 2 * mark + NEWER])
+    stores[r, held] = 0
 
 
 @inlined
 def _take_out(stores, s, block):
-    newer, older = stores.newer[s, block], stores.older[s, block]
-    stores.older[s, newer], stores.newer[s, older] = older, newer
-    stores.newer[s, block] = stores.older[s, block] = ABSENT
+    newer, older = stores[s, 2 * block + NEWER], stores[s, 2 * block + OLDER]
+    stores[s, 2 * newer + OLDER], stores[s, 2 * older + NEWER] = older, newer
+    stores[s, 2 * block + NEWER] = stores[s, 2 * block + OLDER] = ABSENT

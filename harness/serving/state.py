@@ -44,13 +44,14 @@ NOW, HORIZON, SWAP_S, MOVE_S, MOVE_FLOOR_S, BOUNDARY, BLOCKED_S = range(7)
 operators of a prefill operation after which it can be paused (0: at once); s from interruptions to the pauses that they asked for."""
 
 (SEED, BATCH, CHUNK, BLOCK_TOKENS, WHOLE, PREEMPTION, SKIP_AHEAD, OFFLOADED, COUPLED, ROUTING, ENTERED, SWITCHES, LONGS,
- FINISHED_N, DROPS, ACCEPTING, BY_KEY, INTERRUPTS) = range(18)
+ FINISHED_N, DROPS, ACCEPTING, BY_KEY, INTERRUPTS, STORE_BLOCKS, PREFIX_TOKENS, STORE_SHARED) = range(21)
 """Columns of View.count: the seed; most decode and prefill members of a replica; tokens of a step, or of an operation with several
 prompts; tokens of a KV block; 1: whole prompts are prefilled, as operations; how the engine preempts; 1: runs of steps are advanced at
 once; 1: the other models stay loaded, partly on the host; 1: the policy looks at several replicas when one changes; the
 rule of routing; admissions, model switches, gangs placed and not finished, and requests
 finished, rejected or dropped so far; 1: what is on a replica that goes is dropped, not sent to another;
-replicas that take requests; 1: a step's chunk goes to the prompts in the order of their keys; interruptions of operations."""
+replicas that take requests; 1: a step's chunk goes to the prompts in the order of their keys; interruptions of operations;
+most blocks of a prefix store, 0: there is none; tokens of such a block; 1: all replicas share one store."""
 
 
 def table(**fields: str) -> np.dtype:
@@ -97,6 +98,9 @@ REQUEST = table(
     key="f8",  # place in the queue
     ahead="i8",  # neighbours in its queue
     behind="i8",
+    prefix="i8",  # its first whole prompt block in View.prefix
+    prefix_n="i8",  # how many there are
+    loaded="i8",  # prompt tokens that the prefill which made its first token had from a prefix store
 )
 
 REPLICA = table(
@@ -165,31 +169,11 @@ WORK = table(
 )
 
 
-class Stores(NamedTuple):
-    """Prefix stores in host memory (see prefix.py), each a list of blocks from the least to the most recent, closed to a ring by a mark
-    with the number U. Without ``pool.prefix_cache_gb`` there is one that holds nothing, and no request has blocks."""
-
-    size: Array  # i8 (3,) columns TOKENS ..
-    first: Array  # i8 (Q + 1,) whole prompt blocks of request q: block[first[q]:first[q + 1]]
-    block: Array  # i4 (.,) numbers of blocks, equal where prompts are
-    of: Array  # i8 (M,) store of each replica
-    held: Array  # i8 (S,) blocks in the store
-    newer: Array  # i4 (S, U + 1) the next more recent block; ABSENT: it is not in the store
-    older: Array  # i4 (S, U + 1)
-    loaded: Array  # i8 (Q,) prompt tokens that the prefill which made the first token did not compute
-
-
-TOKENS, MOST, SHARED = 0, 1, 2
-"""Columns of Stores.size: tokens of a block, most blocks of a store, and 1: one store for all replicas."""
-
-ABSENT = -1
-
-
 class View(NamedTuple):
     """What a policy sees: the same arrays as the State, not writable, without the true output lengths."""
 
     clock: Array  # f8 (7,) columns NOW ..
-    count: Array  # i8 (18,) columns SEED ..
+    count: Array  # i8 (21,) columns SEED ..
     coef: Array  # f8 (rows, 2, 3, features) step times, see speed.py
     limit: Array  # i8 (rows,) decode batch from which the second set of coefficients holds
     row: Array  # i8 (K, G + 1) row of coef for a model prefilled by so many replicas
@@ -204,7 +188,8 @@ class View(NamedTuple):
     prefills: Array  # i8 (M, B) prefill members, in the order in which a step's chunk goes to them
     phase: Array  # i8 (M, block) decode members that need a block at ordinals of that remainder
     changes: Table  # CHANGE (.,) of the replicas, by time; none: all are there from the start
-    stores: Stores
+    prefix: Array  # i4 (.,) numbers of the whole prompt blocks of all requests, equal where prompts are
+    stores: Array  # i4 (S, 2 (U + 1) + 1) prefix stores, see prefix.py
 
 
 class State(NamedTuple):
