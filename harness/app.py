@@ -349,7 +349,7 @@ def _count_cells(words: list[str]) -> None:
     for override in OverridesParser.create().parse_overrides(words):
         values = override.value()
         if isinstance(values, RangeSweep):
-            cells *= sum(1 for _ in islice(values.range(), MOST_CELLS + 1))
+            cells *= max(1, sum(1 for _ in islice(values.range(), MOST_CELLS + 1)))
         elif isinstance(values, ChoiceSweep):
             cells *= max(1, len(values.list))
         if cells > MOST_CELLS:

@@ -96,6 +96,12 @@ def test_batches_of_no_cells_are_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert "cells_per_job=0: must be a whole number >= 1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("empty", [(), ("seed=range(-1)",)])
+def test_a_sweep_that_would_never_end_is_refused(empty: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["-m", "policy=fifo", *empty, "horizon_s=range(10000000000)", f"out={tmp_path}"]) == 2
+    assert "the sweep would have more than 100,000 cells; split it" in capsys.readouterr().err
+
+
 def test_peak_memory_is_that_of_the_process_and_not_of_the_one_that_became_it():
     """A process of more than 600 MiB replaces itself: what getrusage tells survives exec."""
     look = "from harness.cells import _peak_memory_mib; import json, resource; " \
