@@ -13,8 +13,8 @@ def answers(policy: str, seed: int, cards: int = 4, **more: float) -> dict:
     """Means of a cell: 100 violations fewer under domain_first, whose offline work loses an hour more; both vary alike by seed."""
     lost = 3600.0 * (7 if policy == "domain_first" else 6)
     found = {metric: 1.0 + seed for metric in colocation.ANSWERS}
-    return {"policy": policy, "seed": seed, "pool.tp": cards, **found, "slo_violations": VIOLATIONS[policy] + seed, "lost_gpu_s_offline": lost,
-            "slo_met_share": 1 - VIOLATIONS[policy] / 1000, **more}
+    return {"policy": policy, "seed": seed, "pool.tp": cards, **found, "slo_violations": VIOLATIONS[policy] + seed,
+            "lost_gpu_s_offline": lost, "slo_met_share": 1 - VIOLATIONS[policy] / 1000, **more}
 
 
 def test_policies_stand_beside_each_other_and_are_paired(tmp_path: Path):
